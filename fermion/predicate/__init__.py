@@ -3,9 +3,15 @@
 from fermion.columns.ranges import RowRanges
 from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to_pyarrow
 from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
-from fermion.predicate.computed import Computed, without_opaque
 from fermion.predicate.evaluate import column_of, comparable, evaluate
-from fermion.predicate.expression import Column, Expression, col, conjuncts
+from fermion.predicate.expression import (
+    Column,
+    Computed,
+    Expression,
+    col,
+    conjuncts,
+    without_opaque,
+)
 from fermion.predicate.intervals import Interval, interval, members, text_range
 from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (

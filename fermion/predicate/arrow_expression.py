@@ -4,6 +4,11 @@ Pyarrow shows no tree, but it pickles one: an Arrow IPC file whose schema metada
 in order and whose columns are the literals and options, with their exact types. That is read here.
 What cannot be understood stays a `Opaque` node, which pyarrow itself evaluates.
 
+Pyarrow's public form, Substrait, does not carry enough (pyarrow 26): it needs the schema, which a
+filter does not know before it is bound; columns become positions; ``isin`` becomes equalities and
+loses what NULL means to it; casts, comparisons of dictionaries, ``is_null(nan_is_null=True)`` and
+timestamps in nanoseconds raise an error.
+
 ``isin`` becomes our IN, which compares as ``==`` does: there a NaN matches nothing and the zeros
 match each other, while pyarrow itself finds NaN among NaN and tells the zeros apart. So it is with
 every filter that is translated; within an `Opaque` node pyarrow's own rule holds.
@@ -12,8 +17,10 @@ every filter that is translated; within an `Opaque` node pyarrow's own rule hold
 from __future__ import annotations
 
 import ctypes
+import operator as operators
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -22,13 +29,14 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
-from fermion.predicate.computed import Computed
 from fermion.predicate.expression import (
+    MIRRORED,
     NEGATED,
     And,
     BooleanColumn,
     Column,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -59,7 +67,14 @@ _COMPARISONS = {
     "greater": ">",
     "greater_equal": ">=",
 }
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPERATORS: dict[str, Callable[[Any, Any], pc.Expression]] = {
+    "==": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
 # arrow::compute::SetLookupOptions::NullMatchingBehavior
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
 
@@ -265,7 +280,7 @@ def _comparison(call: _Call) -> Expression:
     left, right = call.arguments
     operator = _COMPARISONS[call.name]
     if isinstance(left, _Literal) and isinstance(right, Column):
-        left, right, operator = right, left, _MIRRORED[operator]
+        left, right, operator = right, left, MIRRORED[operator]
     if not (isinstance(left, Column) and isinstance(right, _Literal)):
         raise _Unknown
     return Comparison(left.path, operator, normalize(right.scalar))
@@ -335,17 +350,9 @@ def to_pyarrow(expression: Expression, schema: pa.Schema | None = None) -> pc.Ex
         case Computed():
             raise InvalidArgumentError(f"the filter {node.to_sql()} has no pyarrow form")
         case And(operands=operands):
-            parts = [to_pyarrow(operand, schema) for operand in operands]
-            result = parts[0]
-            for part in parts[1:]:
-                result = result & part
-            return result
+            return reduce(operators.and_, [to_pyarrow(part, schema) for part in operands])
         case Or(operands=operands):
-            parts = [to_pyarrow(operand, schema) for operand in operands]
-            result = parts[0]
-            for part in parts[1:]:
-                result = result | part
-            return result
+            return reduce(operators.or_, [to_pyarrow(part, schema) for part in operands])
         case Not(operand=operand):
             return ~to_pyarrow(operand, schema)
         case Constant(value=value):
@@ -379,7 +386,7 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
             return pc.if_else(field.is_valid(), matches, null)
         case Comparison(operator=operator, value=value):
             if schema is None:
-                return _apply(field, operator, pc.scalar(value))
+                return _OPERATORS[operator](field, pc.scalar(value))
             storage = _type_at(path, schema)
             placed = resolve(operator, value, storage)
             if placed.operator in NEGATED:
@@ -393,26 +400,11 @@ def _leaf_to_pyarrow(node: Expression, schema: pa.Schema | None) -> pc.Expressio
                     # Arrow compares no decimals of a negative scale.
                     storage = pa.decimal256(storage.precision + digits, 0)
                     field, raw = field.cast(storage), raw * 10**digits
-                return _apply(field, placed.operator, pc.scalar(raw_scalar(raw, storage)))
+                return _OPERATORS[placed.operator](field, pc.scalar(raw_scalar(raw, storage)))
             if placed.operator == "null":
                 return null
             return pc.if_else(field.is_valid(), pc.scalar(placed.operator == "always"), null)
     raise InvalidArgumentError(f"{node!r} has no pyarrow form")
-
-
-def _apply(field: pc.Expression, operator: str, literal: pc.Expression) -> pc.Expression:
-    match operator:
-        case "==":
-            return field == literal
-        case "!=":
-            return field != literal
-        case "<":
-            return field < literal
-        case "<=":
-            return field <= literal
-        case ">":
-            return field > literal
-    return field >= literal
 
 
 def _type_at(path: Path, schema: pa.Schema) -> pa.DataType:

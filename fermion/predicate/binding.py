@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -10,11 +11,11 @@ import pyarrow.types as pat
 from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import arrow_expression
-from fermion.predicate.computed import Computed
 from fermion.predicate.expression import (
     And,
     BooleanColumn,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -234,19 +235,13 @@ def rename_columns(expression: Expression, mapping: Mapping[Path, Path]) -> Expr
         return path
 
     def leaf(node: Expression) -> Expression:
-        match node:
-            case Comparison(path=path, operator=operator, value=value):
-                return Comparison(renamed(path), operator, value)
-            case IsIn(path=path, values=values):
-                return IsIn(renamed(path), values)
-            case StartsWith(path=path, prefix=prefix):
-                return StartsWith(renamed(path), prefix)
-            case IsNull(path=path) | IsNan(path=path) | BooleanColumn(path=path):
-                return type(node)(renamed(path))
-            case Opaque():
-                return arrow_expression.rename(node, renamed)
-            case Computed(function=function, paths=paths, text=text):
-                return Computed(function, tuple(map(renamed, paths)), text)
-        return node
+        if isinstance(node, Opaque):
+            return arrow_expression.rename(node, renamed)
+        if isinstance(node, Computed):
+            return replace(node, paths=tuple(map(renamed, node.paths)))
+        if isinstance(node, Constant):
+            return node
+        path: Path = node.path  # type: ignore[attr-defined]
+        return replace(node, path=renamed(path))  # type: ignore[type-var]
 
     return transform(expression, leaf)

@@ -12,11 +12,11 @@ from fermion import arrow_compute as pc
 from fermion.columns.rows import unwrapped
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
-from fermion.predicate.computed import Computed
 from fermion.predicate.expression import (
     And,
     BooleanColumn,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,

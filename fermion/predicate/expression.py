@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -23,6 +23,7 @@ from fermion.predicate.literals import TimestampText, meaning, nanoseconds, norm
 Path = tuple[str, ...]
 
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 OPERATORS = tuple(NEGATED)
 
 
@@ -388,6 +389,36 @@ class Opaque(Expression):
         return f"pyarrow({self.expression})"
 
 
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Computed(Expression):
+    """A filter that a function computes from whole columns; statistics never settle it.
+
+    Attributes
+    ----------
+    function
+        Takes the columns at ``paths``, ``pyarrow.Array`` of one length and of the types that the
+        filter is bound to, without dictionaries, run ends and extensions around them, and returns a
+        ``pyarrow.BooleanArray`` of this length. Picklable, if the filter has to be.
+    paths
+        The columns.
+    text
+        What it computes, for people.
+    """
+
+    function: Callable[..., pa.BooleanArray]
+    paths: tuple[Path, ...]
+    text: str
+
+    @property
+    def is_opaque(self) -> bool:
+        """True."""
+        return True
+
+    def to_sql(self) -> str:
+        """The text; not SQL of ours."""
+        return self.text
+
+
 def as_predicate(value: Expression | bool | None) -> Expression:
     """An operand of a filter: a bare column becomes a boolean column, a bool a constant."""
     if isinstance(value, Column):
@@ -416,6 +447,18 @@ def conjuncts(expression: Expression) -> tuple[Expression, ...]:
         The operands of an AND, in their order; any other filter alone.
     """
     return expression.operands if isinstance(expression, And) else (expression,)
+
+
+def without_opaque(expression: Expression) -> tuple[Expression | None, Expression | None]:
+    """The operands of an AND without opaque filters in them, and the others; None where no one is.
+
+    Of any other filter, it is one of the two.
+    """
+    parts: tuple[list[Expression], list[Expression]] = [], []
+    for part in conjuncts(expression):
+        parts[any(node.is_opaque for node in part.walk())].append(part)
+    plain, opaque = (conjunction(each) if each else None for each in parts)
+    return plain, opaque
 
 
 def conjunction(operands: Iterable[Expression | bool]) -> Expression:

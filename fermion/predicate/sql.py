@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
+    MIRRORED,
     BooleanColumn,
     Comparison,
     Constant,
@@ -43,7 +44,6 @@ _SUPPORTED = (
     "NULL, DATE '...', TIMESTAMP '...', TIME '...', INTERVAL '1' SECOND"
 )
 _COMPARISONS = {"EQ": "==", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
 
@@ -137,7 +137,7 @@ def _translate(node: exp.Expr, text: str) -> Expression:
 def _comparison(node: exp.Expr, operator: str, text: str) -> Expression:
     left, right = node.this, node.expression
     if not _is_column(left):
-        left, right, operator = right, left, _MIRRORED[operator]
+        left, right, operator = right, left, MIRRORED[operator]
     if not _is_column(left) or _is_column(right):
         _unsupported(node, text)
     return Comparison(_path(left, text), operator, _literal(right, text))
