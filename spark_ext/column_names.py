@@ -6,7 +6,7 @@ alone, so without it no such table is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -49,6 +49,26 @@ def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> 
         return frame
     renamed = _spelled_struct(frame, list(table), "")
     return frame if renamed == frame else renamed
+
+
+def free_names(taken: Iterable[str], *wanted: str) -> list[str]:
+    """Names for columns of our own beside others, in no case like one of these or each other.
+
+    Parameters
+    ----------
+    taken
+        The names of the others.
+    wanted
+        What the names begin with; as many ``_`` follow as it takes.
+    """
+    known = {name.lower() for name in taken}
+    names = []
+    for name in wanted:
+        while name.lower() in known:
+            name += "_"
+        known.add(name.lower())
+        names.append(name)
+    return names
 
 
 def quoted(name: str) -> str:

@@ -251,10 +251,13 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         """Names of the columns in their order."""
         return [field.name for field in self.fields]
 
-    @property
+    @cached_property
     def row_id_name(self) -> str:
-        """The column of row ids in scans: ``_row_id``, and ``_`` as often as a column has it."""
-        return free_name("_row_id", self.by_name)
+        """The column of row ids in scans: ``_row_id``, and ``_`` as often as a column has it.
+
+        Also in another case: engines that do not tell cases apart read it beside that column.
+        """
+        return free_name("_row_id", {name.lower() for name in self.by_name if name[:1] == "_"})
 
     @cached_property
     def by_name(self) -> dict[str, Field]:

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from py4j.java_gateway import JavaClass
+from py4j.java_gateway import JavaClass, is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -20,6 +20,7 @@ from spark_ext.errors import UnsupportedBySpark
 _SQL = "org.apache.spark.sql."
 _ARRAYS = "java.lang.reflect.Array"
 _CLASS_NAMES = "org.apache.commons.lang3.ClassUtils"  # Spark itself depends on it
+_UNCHECKED = ("RuntimeException", "Error")
 
 
 class Jvm:
@@ -120,8 +121,29 @@ class Jvm:
         return JavaAnswer(name, self.type(name)(*arguments))
 
     def answer(self, error: Any) -> JavaAnswer:
-        """An exception of the JVM to be raised there unchanged."""
-        return JavaAnswer(str(error.toString()), error)
+        """An exception of the JVM to be raised there: unchanged, where Java lets it pass.
+
+        Java hides checked exceptions, such as ``SparkException``, in one that says nothing, as
+        Spark's interfaces declare none. Another one of the same error class passes.
+        """
+        text = str(error.toString())
+        if any(is_instance_of(self._gateway, error, f"java.lang.{kind}") for kind in _UNCHECKED):
+            return JavaAnswer(text, error)
+        condition = None
+        if is_instance_of(self._gateway, error, "org.apache.spark.SparkThrowable"):
+            condition = error.getCondition()
+        if condition is None:
+            return self.error("java.lang.RuntimeException", text, error)
+        to_map = self.static("org.apache.spark.api.python.PythonUtils", "toScalaMap")
+        contexts = error.getQueryContext()
+        return self.error(
+            "org.apache.spark.SparkRuntimeException",
+            condition,
+            to_map(error.getMessageParameters()),
+            error,
+            contexts,
+            contexts[0].summary() if len(contexts) else "",
+        )
 
     def refusal(self, message: str) -> JavaAnswer:
         """What Spark shows as `pyspark.errors.IllegalArgumentException`."""

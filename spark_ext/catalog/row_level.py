@@ -19,13 +19,12 @@ from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, w
 from spark_ext.column_names import quoted
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import Use, known_options, parse_options
-from spark_ext.reading.row_places import ROW_ID, sequences_of
+from spark_ext.reading.row_places import sequences_of
 from spark_ext.writing.finished_tasks import delete_files
 from spark_ext.writing.job import commit_arguments, files_of
-from spark_ext.writing.keyed_changes import OLD, run_keyed_changes
+from spark_ext.writing.keyed_changes import run_keyed_changes
 from spark_ext.writing.row_changes import (
-    OPERATION,
-    ROW,
+    ChangeColumns,
     RowChanges,
     run_changes,
     why_unfit,
@@ -98,7 +97,8 @@ class RowLevelOperation(Callback):
     def rowId(self) -> Any:  # noqa: N802 - Java's name
         """The columns that tell rows of the table apart."""
         key = primary_key_of(self.table.schema)
-        return self._references([ROW_ID] if key is None else list(map(quoted, key.names)))
+        names = [self.table.schema.row_id_name] if key is None else key.names
+        return self._references(list(map(quoted, names)))
 
     def requiredMetadataAttributes(self) -> Any:  # noqa: N802 - Java's name
         """Of a primary-key table the sequence fields of the row as it is."""
@@ -285,13 +285,14 @@ class RowLevelWrite(Callback):
     def _run(self, query: ChangeQuery) -> RowChanges:
         """Carry out the changes that a query tells of, in tasks."""
         table, row = self._operation.table, query.row()
-        names = {**(row or {}), OPERATION: query.operation}
+        columns = ChangeColumns.of(table)
+        names = {**(row or {}), columns.operation: query.operation}
         if primary_key_of(table.schema) is None:
-            names[ROW] = query.row_id()[ROW_ID]
+            (names[columns.row],) = query.row_id().values()
             return run_changes(query.frame(names), table, None if row is None else list(row))
         fields = sequences_of(table.schema)
         for name, place in query.before().items():
-            names[OLD.format(fields.get(name, name))] = place
+            names[columns.old[fields.get(name, name)]] = place
         return run_keyed_changes(query.frame(names), table, self._operation.action)
 
     def toStreaming(self) -> Any:  # noqa: N802 - Java's name

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion_table import Table
-from fermion_table.engine import primary_key_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of
@@ -20,14 +19,7 @@ from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
-from spark_ext.reading.row_places import (
-    FILE,
-    PLACES,
-    POSITION,
-    ROW_ID,
-    places_of,
-    sequences_of,
-)
+from spark_ext.reading.row_places import FILE, POSITION, ROW_ID, places_of, sequences_of
 from spark_ext.types import TIME_SETTING, spark_schema
 from spark_ext.writing.job import commit_arguments
 
@@ -40,12 +32,6 @@ CAPABILITIES = (
     "OVERWRITE_BY_FILTER",
     "OVERWRITE_DYNAMIC",
     "AUTOMATIC_SCHEMA_EVOLUTION",
-)
-TABLE_INTERFACES = (
-    CATALOG + "SupportsRead",
-    CATALOG + "SupportsWrite",
-    CATALOG + "SupportsDeleteV2",
-    CATALOG + "SupportsMetadataColumns",
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog keeps."""
@@ -62,12 +48,11 @@ class Virtual:
 
 
 _OF_BATCHES = Virtual(st.LongType(), True, "of rows that were written in batches")
-VIRTUAL_COLUMNS = {
-    "batch_id": _OF_BATCHES,
-    "index_in_batch": _OF_BATCHES,
-    ROW_ID: Virtual(PLACES[ROW_ID], False, "the row's id in the table"),
-    FILE: Virtual(PLACES[FILE], False, "the row's data file"),
-    POSITION: Virtual(PLACES[POSITION], False, "the row's number in its data file"),
+BATCH_COLUMNS = {"batch_id": _OF_BATCHES, "index_in_batch": _OF_BATCHES}
+PLACES = {
+    ROW_ID: Virtual(st.LongType(), False, "the row's id in the table"),
+    FILE: Virtual(st.StringType(), False, "the row's data file"),
+    POSITION: Virtual(st.LongType(), False, "the row's number in its data file"),
 }
 
 
@@ -123,7 +108,13 @@ class CatalogTable(DescribedTable):
         Whether the table lies outside the warehouse.
     """
 
-    Java = interfaces(*TABLE_INTERFACES)
+    Java = interfaces(
+        CATALOG + "SupportsRead",
+        CATALOG + "SupportsWrite",
+        CATALOG + "SupportsDeleteV2",
+        CATALOG + "SupportsMetadataColumns",
+        CATALOG + "SupportsRowLevelOperations",
+    )
 
     def __init__(
         self,
@@ -174,14 +165,13 @@ class CatalogTable(DescribedTable):
     def metadataColumns(self) -> Any:  # noqa: N802 - Java's name
         """The virtual columns, which a query can select by name."""
         schema = self._table.schema
-        here = {*places_of(schema), *(name for name in VIRTUAL_COLUMNS if name not in PLACES)}
-        names = [name for name in VIRTUAL_COLUMNS if name in here - schema.by_name.keys()]
-        made = [VirtualColumn(self._jvm, name, VIRTUAL_COLUMNS[name]) for name in names]
+        virtual = {name: each for name, each in BATCH_COLUMNS.items() if name not in schema.by_name}
+        virtual |= {name: PLACES[kind] for name, kind in places_of(schema).items()}
         for name, repeated in sequences_of(schema).items():
             arrow = pa.schema([schema.to_arrow(field_ids=False).field(repeated)])
             kind = spark_schema(arrow, where=self._name)[0].dataType
-            virtual = Virtual(kind, True, f"of the row, {repeated}")
-            made.append(VirtualColumn(self._jvm, name, virtual))
+            virtual[name] = Virtual(kind, True, f"of the row, {repeated}")
+        made = [VirtualColumn(self._jvm, name, column) for name, column in virtual.items()]
         return self._jvm.array(CATALOG + "MetadataColumn", made)
 
     def canRenameConflictingMetadataColumns(self) -> bool:  # noqa: N802 - Java's name
@@ -248,22 +238,13 @@ class CatalogTable(DescribedTable):
         metadata = commit_metadata(self._table, known_options(given, Use.CATALOG_CHANGE))
         self._table.delete(filter, **commit_arguments(metadata))
 
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-
-class ChangeableTable(CatalogTable):
-    """A table whose rows can be told apart, so that statements can change some of them."""
-
-    Java = interfaces(
-        *TABLE_INTERFACES,
-        CATALOG + "SupportsRowLevelOperations",
-    )
-
     def newRowLevelOperationBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan ``UPDATE``, ``MERGE``, or a ``DELETE`` that no filter can express."""
         return RowLevelBuilder(self._jvm, self._table, self._schema, info)
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomMetric")
 
 
 class TableOfChanges(CatalogTable):
@@ -319,6 +300,4 @@ def catalog_table(
         return TableOfChanges(
             jvm, name, table, schemas, is_registered=is_registered, change_type=change_type
         )  # a column of the table by that name is an error of the write
-    is_told = ROW_ID in places_of(schema) or primary_key_of(schema) is not None
-    kind = ChangeableTable if is_told else CatalogTable
-    return kind(jvm, name, table, schemas, is_registered=is_registered)
+    return CatalogTable(jvm, name, table, schemas, is_registered=is_registered)

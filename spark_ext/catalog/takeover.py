@@ -18,13 +18,12 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, functions
 
 from spark_ext.catalog.callbacks import Callback, Jvm
-from spark_ext.column_names import quoted
+from spark_ext.column_names import free_names, quoted
 from spark_ext.errors import UnsupportedBySpark
 
 _V2 = "org.apache.spark.sql.execution.datasources.v2."
 NODE = _V2 + "WriteDeltaExec"
 _EXECUTION_ID = "spark.sql.execution.id"
-_UNUSED = "__fermion_unused_{}__"
 
 
 def check_takeover(jvm: Jvm) -> None:
@@ -101,14 +100,28 @@ class ChangeQuery:
         ----------
         names
             Of the columns, with their places.
+
+        Raises
+        ------
+        UnsupportedBySpark
+            A column of the table has the name that Spark gives to what happens to rows.
         """
+        hidden = [name for name, place in names.items() if place == self.operation]
+        if len(hidden) > 1:
+            raise UnsupportedBySpark(
+                f"column {hidden[0]!r}: in the plans of UPDATE and MERGE Spark has a column of its "
+                "own of this name, and would write that; rename the column, or use "
+                "fermion_table.Table.update and merge"
+            )
         schema = json.loads(self._query.schema().json())
         first: dict[int, str] = {}
         for name, place in names.items():
             first.setdefault(place, name)
-        unused = [_UNUSED.format(place) for place in range(len(schema["fields"]))]
+        unused = [place for place in range(len(schema["fields"])) if place not in first]
+        free = free_names(names, *(f"unused_{place}" for place in unused))
+        others = dict(zip(unused, free, strict=True))
         for place, field in enumerate(schema["fields"]):
-            field["name"] = first.get(place, unused[place])
+            field["name"] = first.get(place, others.get(place))
         session: Any = self._jvm.spark._jsparkSession  # type: ignore[attr-defined]
         rows = session.internalCreateDataFrame(
             self._query.execute(), self._jvm.schema(json.dumps(schema)), False
@@ -117,7 +130,7 @@ class ChangeQuery:
         again = {name: first[place] for name, place in names.items() if first[place] != name}
         if again:
             frame = frame.withColumns({n: functions.col(quoted(o)) for n, o in again.items()})
-        return frame.drop(*(name for place, name in enumerate(unused) if place not in first))
+        return frame.drop(*others.values())
 
 
 def empty_query(jvm: Jvm, node: Any) -> None:

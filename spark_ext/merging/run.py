@@ -23,25 +23,22 @@ from fermion_table.engine import (
     MergeCounts,
     primary_key_of,
 )
-from spark_ext.column_names import quoted
-from spark_ext.reading.row_places import ROW_ID
+from spark_ext.column_names import free_names, quoted
 from spark_ext.reading.table import frame_of, schema_of
 from spark_ext.writing.job import commit_arguments
-from spark_ext.writing.keyed_changes import OLD, old_columns, run_keyed_changes
+from spark_ext.writing.keyed_changes import run_keyed_changes
 from spark_ext.writing.row_changes import (
     DELETE,
     INSERT,
     KEEP,
-    OPERATION,
     REPLACE,
-    ROW,
     UPDATE,
+    ChangeColumns,
     RowChanges,
     files_with,
     run_changes,
 )
 
-_HAS_TARGET, _HAS_SOURCE, _CLAUSE = "__fermion_target__", "__fermion_source__", "__fermion_clause__"
 _OPERATIONS = {"delete": DELETE, "update": UPDATE, "insert": INSERT}
 NONE = -1
 """The number of no clause."""
@@ -59,6 +56,9 @@ class FrameMerge:
         Columns of the source by those of the table that they are compared with.
     source_names
         The columns of the source.
+    has_target, has_source, clause
+        Names of columns of pairs: not null where there is a row of the table, or of the source, and
+        the number of the clause that takes them.
 
     Raises
     ------
@@ -73,6 +73,9 @@ class FrameMerge:
     source: DataFrame
     on: Mapping[str, str]
     source_names: frozenset[str] = field(init=False)
+    has_target: str = field(init=False)
+    has_source: str = field(init=False)
+    clause: str = field(init=False)
 
     def __post_init__(self) -> None:
         names = self.source.schema.names
@@ -83,6 +86,10 @@ class FrameMerge:
         for name in self.on.values():
             if name not in self.source_names:
                 raise column_not_found(name, names, where="merge: on: the source")
+        of_pairs = ("has_target", "has_source", "clause")
+        free = free_names([*names, *self.names, self.table.schema.row_id_name], *of_pairs)
+        for attribute, name in zip(of_pairs, free, strict=True):
+            object.__setattr__(self, attribute, name)
 
     @property
     def names(self) -> list[str]:
@@ -94,16 +101,25 @@ class FrameMerge:
         paths = [(name,) for name in names]
         if primary_key_of(self.table.schema) is not None:
             return replace(self.table.scan(columns=paths), merges_level0=True)
-        return self.table.scan(columns=[*paths, (ROW_ID,)])
+        return self.table.scan(columns=[*paths, (self.table.schema.row_id_name,)])
 
     def target(self, names: Sequence[str]) -> DataFrame:
         """The same as a frame named ``target``."""
         frame = frame_of(self.spark, self.scan(names))
-        return frame.withColumn(_HAS_TARGET, functions.lit(True)).alias(TARGET)
+        return frame.withColumn(self.has_target, functions.lit(True)).alias(TARGET)
 
     def named_source(self) -> DataFrame:
         """The source as a frame named ``source``."""
-        return self.source.withColumn(_HAS_SOURCE, functions.lit(True)).alias(SOURCE)
+        return self.source.withColumn(self.has_source, functions.lit(True)).alias(SOURCE)
+
+    def is_case(self, case: str) -> Column:
+        """Whether a pair is of a case."""
+        target, source = (
+            functions.col(name).isNotNull() for name in (self.has_target, self.has_source)
+        )
+        if case == "matched":
+            return target & source
+        return ~target if case == "not_matched" else ~source
 
     def matches(self) -> Column:
         """Whether a row of the table and one of the source belong together."""
@@ -224,18 +240,16 @@ def is_upsert(merge: FrameMerge, clauses: Sequence[Clause]) -> bool:
 
 def _upserted(merge: FrameMerge) -> DataFrame:
     """Every row of the source, to take the place of that of its key."""
-    rows = merge.source
+    rows, columns = merge.source, ChangeColumns.of(merge.table)
     old = [
-        functions.lit(None)
-        .cast(rows.schema[merge.on.get(name, name)].dataType)
-        .alias(OLD.format(name))
-        for name in old_columns(merge.table)
+        functions.lit(None).cast(rows.schema[merge.on.get(name, name)].dataType).alias(before)
+        for name, before in columns.old.items()
     ]
     new = [
         functions.expr(f"{quoted(merge.on.get(name, name))} AS {quoted(name)}")
         for name in merge.names
     ]
-    return rows.select(functions.lit(REPLACE).alias(OPERATION), *old, *new)
+    return rows.select(functions.lit(REPLACE).alias(columns.operation), *old, *new)
 
 
 def _counted(merge: FrameMerge, known: Scan, done: RowChanges) -> Callable[[], MergeCounts]:
@@ -259,23 +273,24 @@ def _decided(merge: FrameMerge, clauses: Sequence[Clause]) -> DataFrame:
         (False, False): "inner",
     }["not_matched" in cases, "not_matched_by_source" in cases]
     pairs = merge.target(_needed(merge, clauses)).join(merge.named_source(), merge.matches(), how)
-    with_clause = pairs.withColumn(_CLAUSE, _first_clause(clauses))
-    is_taken = functions.col(_CLAUSE) != NONE
+    with_clause = pairs.withColumn(merge.clause, _first_clause(merge, clauses))
+    is_taken = functions.col(merge.clause) != NONE
     is_keyed = primary_key_of(merge.table.schema) is not None
     if (
         "not_matched" in cases and not is_keyed
     ):  # the partners of rows that are not inserted must stay
-        is_taken = is_taken | _is_case("matched")
+        is_taken = is_taken | merge.is_case("matched")
     decided = with_clause.where(is_taken)
     operation = _by_clause(
+        merge,
         {number: functions.lit(_OPERATIONS[each.action]) for number, each in enumerate(clauses)},
         functions.lit(KEEP),
     )
-    columns = [operation.alias(OPERATION)]
-    if primary_key_of(merge.table.schema) is None:
-        columns.append(_of(TARGET, ROW_ID).alias(ROW))
-    else:
-        columns += [_of(TARGET, name).alias(OLD.format(name)) for name in old_columns(merge.table)]
+    names = ChangeColumns.of(merge.table)
+    columns = [operation.alias(names.operation)]
+    if not is_keyed:
+        columns.append(_of(TARGET, merge.table.schema.row_id_name).alias(names.row))
+    columns += [_of(TARGET, name).alias(before) for name, before in names.old.items()]
     writing = {n: each for n, each in enumerate(clauses) if each.action != "delete"}
     for name in merge.names if writing else ():
         columns.append(_written(merge, writing, name))
@@ -290,17 +305,18 @@ def _written(merge: FrameMerge, writing: Mapping[int, Clause], name: str) -> Col
     taken = {number: merge.reference(each, name) for number, each in writing.items()}
     if None in taken.values():
         values = {number: merge.value(each, name) for number, each in writing.items()}
-        return _by_clause(values, functions.lit(None)).alias(name)
+        return _by_clause(merge, values, functions.lit(None)).alias(name)
     found = next(iter(taken.values()))
     if len(set(taken.values())) > 1:
-        cases = (f"WHEN {_CLAUSE} = {number} THEN {each}" for number, each in taken.items())
+        cases = (f"WHEN {merge.clause} = {number} THEN {each}" for number, each in taken.items())
         found = f"CASE {' '.join(cases)} END"
     return functions.expr(f"{found} AS {quoted(name)}")
 
 
-def _first_clause(clauses: Sequence[Clause]) -> Column:
+def _first_clause(merge: FrameMerge, clauses: Sequence[Clause]) -> Column:
     conditions = {
-        number: _is_case(clause.case) & functions.coalesce(_condition(clause), functions.lit(False))
+        number: merge.is_case(clause.case)
+        & functions.coalesce(_condition(clause), functions.lit(False))
         for number, clause in enumerate(clauses)
     }
     chain: Any = functions
@@ -310,17 +326,10 @@ def _first_clause(clauses: Sequence[Clause]) -> Column:
     return found
 
 
-def _is_case(case: str) -> Column:
-    target, source = functions.col(_HAS_TARGET).isNotNull(), functions.col(_HAS_SOURCE).isNotNull()
-    if case == "matched":
-        return target & source
-    return ~target if case == "not_matched" else ~source
-
-
-def _by_clause(values: Mapping[int, Column], otherwise: Column) -> Column:
+def _by_clause(merge: FrameMerge, values: Mapping[int, Column], otherwise: Column) -> Column:
     chain: Any = functions
     for number, value in values.items():
-        chain = chain.when(functions.col(_CLAUSE) == number, value)
+        chain = chain.when(functions.col(merge.clause) == number, value)
     found: Column = chain.otherwise(otherwise)
     return found
 
@@ -332,7 +341,7 @@ def _needed(merge: FrameMerge, clauses: Sequence[Clause]) -> list[str]:
         return names
     always = {*merge.on}
     if primary_key_of(merge.table.schema) is not None:
-        always.update(old_columns(merge.table))
+        always.update(ChangeColumns.of(merge.table).old)
     texts = _texts(clauses)
     if texts is None:
         return names

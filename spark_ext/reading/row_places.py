@@ -14,42 +14,36 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion_table import Scan, TableSchema
-from fermion_table.engine import PrimaryKey, primary_key_of
+from fermion_table.engine import primary_key_of
+from spark_ext.column_names import free_names
 from spark_ext.exchange import convert_batches
 from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.workers import keep_modules
 
 ROW_ID, FILE, POSITION = "_row_id", "_file", "_pos"
 SEQUENCE = "_sequence_{}"
-PLACES: dict[str, st.DataType] = {
-    ROW_ID: st.LongType(),
-    FILE: st.StringType(),
-    POSITION: st.LongType(),
-}
-"""The id of a row, which no other row ever has; its data file; its number there, from 0."""
 
 
-def places_of(schema: TableSchema) -> list[str]:
-    """The columns of `PLACES` that rows of a table have.
+def places_of(schema: TableSchema) -> dict[str, str]:
+    """Columns that rows of a table have, with what they are: `ROW_ID`, `FILE` or `POSITION`.
 
+    That is the id of a row, which no other row ever has; its data file; its number there, from 0.
     Rows of a table that merges them by a primary key are told by the key.
     """
     if primary_key_of(schema) is not None:
-        return []
-    return [name for name in PLACES if name not in schema.by_name]
+        return {}
+    others = {name: name for name in (FILE, POSITION) if name not in schema.by_name}
+    return {schema.row_id_name: ROW_ID, **others}
 
 
 def sequences_of(schema: TableSchema) -> dict[str, str]:
     """Of each sequence field of a primary-key table: the column that repeats it, and its name."""
     key = primary_key_of(schema)
-    names = () if key is None else key.options.sequence_fields
-    repeated = {SEQUENCE.format(name): name for name in names if name not in key_names(key)}
-    return {name: field for name, field in repeated.items() if name not in schema.by_name}
-
-
-def key_names(key: PrimaryKey | None) -> tuple[str, ...]:
-    """The columns of a primary key."""
-    return () if key is None else key.names
+    if key is None:
+        return {}
+    fields = [name for name in key.options.sequence_fields if name not in key.names]
+    repeating = free_names(schema.names, *(SEQUENCE.format(name) for name in fields))
+    return dict(zip(repeating, fields, strict=True))
 
 
 def scanned_paths(wanted: st.StructType, schema: TableSchema) -> list[tuple[str, ...]]:
@@ -101,6 +95,7 @@ class PlacedReadTask(ReadTask):
 
 
 def _sources(names: Sequence[str], schema: TableSchema) -> dict[str, str]:
-    computed = {name: ROW_ID for name in (FILE, POSITION) if name in places_of(schema)}
+    places = places_of(schema)
+    computed = {name: schema.row_id_name for name, kind in places.items() if kind != ROW_ID}
     computed |= sequences_of(schema)
     return {name: source for name, source in computed.items() if name in names}

@@ -17,11 +17,7 @@ from pyspark.sql import Column, DataFrame, functions
 
 from fermion_table import PartitionTransform, TableSchema
 from fermion_table.engine import PrimaryKey, primary_key_of
-from spark_ext.column_names import quoted
-
-_POSITION = "__fermion_position__"
-_KEY = "__fermion_partition_{}__"
-_BUCKET = "__fermion_bucket__"
+from spark_ext.column_names import free_names, quoted
 
 
 def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
@@ -33,10 +29,10 @@ def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
         The frame, and the index of its id column.
     """
     # A hash would gather batches too, but spread every range of ids over all files.
-    numbered = _numbered(df)
+    numbered, position = _numbered(df)
     id_column = quoted(batch_id_column)
-    rows = numbered.repartitionByRange(id_column).sortWithinPartitions(id_column, _POSITION)
-    return rows.drop(_POSITION), df.columns.index(batch_id_column)
+    rows = numbered.repartitionByRange(id_column).sortWithinPartitions(id_column, position)
+    return rows.drop(position), df.columns.index(batch_id_column)
 
 
 def arranged(
@@ -79,9 +75,10 @@ def arranged(
     return rows.drop(*keys)
 
 
-def _numbered(df: DataFrame) -> DataFrame:
-    """The frame with a column that grows in the order of its rows."""
-    return df.withColumn(_POSITION, functions.monotonically_increasing_id())
+def _numbered(df: DataFrame) -> tuple[DataFrame, str]:
+    """The frame with a column that grows in the order of its rows, and the column's name."""
+    (position,) = free_names(df.columns, "position")
+    return df.withColumn(position, functions.monotonically_increasing_id()), position
 
 
 def _arranged_trees(
@@ -94,13 +91,12 @@ def _arranged_trees(
 ) -> DataFrame:
     if count > 1:
         named = [functions.col(quoted(name)) for name in primary_key.options.bucket_key]
-        keys = {**keys, _BUCKET: _bucket_of(primary_key, schema, count)(*named)}
-    rows = _numbered(df).withColumns(keys)
+        (bucket,) = free_names([*df.columns, *keys], "bucket")
+        keys = {**keys, bucket: _bucket_of(primary_key, schema, count)(*named)}
+    rows, position = _numbered(df.withColumns(keys))
     rows = rows.repartition(*keys) if keys else rows.repartition(1)
-    order = (
-        [functions.col(_POSITION)] if first is None else [first.desc(), functions.col(_POSITION)]
-    )
-    return rows.sortWithinPartitions(*order).drop(_POSITION, *keys)
+    order = [functions.col(position)] if first is None else [first.desc(), functions.col(position)]
+    return rows.sortWithinPartitions(*order).drop(position, *keys)
 
 
 def _common_count(
@@ -135,13 +131,14 @@ def _bucket_of(primary_key: PrimaryKey, schema: TableSchema, count: int) -> Call
 
 def _partition_keys(df: DataFrame, schema: TableSchema) -> dict[str, Column]:
     """Columns that are equal for rows of one partition, by the names they get."""
-    keys = {}
-    for number, field in enumerate(schema.partition_by):
+    keys = []
+    for field in schema.partition_by:
         name = schema.by_id[field.source_id].name
         if name in df.columns:
             transform = PartitionTransform(name, field.transform, field.parameter)
-            keys[_KEY.format(number)] = _partition_key(transform)
-    return keys
+            keys.append(_partition_key(transform))
+    names = free_names(df.columns, *(f"partition_{number}" for number in range(len(keys))))
+    return dict(zip(names, keys, strict=True))
 
 
 def _partition_key(transform: PartitionTransform) -> Column:

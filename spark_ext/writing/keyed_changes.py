@@ -26,29 +26,20 @@ from spark_ext.writing.job import files_of
 from spark_ext.writing.row_changes import (
     DELETE,
     INSERT,
-    OPERATION,
     REPLACE,
     UPDATE,
+    ChangeColumns,
     RowChanges,
     why_unfit,
 )
 from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA
 
-OLD = "__fermion_old_{}__"
-"""Of each column of the key, and each sequence field: the name of that of the row before."""
-_KIND = "__fermion_kind__"
 _REFUSED = {
     "moved key": "a column of the primary key is set: delete the row, and insert one of the new "
     "key",
     "set sequence": "a column of sequence.field is set: upsert the new rows, and delete those of "
     "the old keys",
 }
-
-
-def old_columns(table: Table) -> list[str]:
-    """The columns whose values of the row before a statement needs."""
-    key = required_key(table.schema, table.location, "a statement")
-    return list(dict.fromkeys((*key.names, *key.options.sequence_fields)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +50,8 @@ class KeyedChangeTask:
     ----------
     table
         At the snapshot that was read.
+    kind
+        The column of the kinds of rows.
     columns
         The schema in which rows reach the table's writer.
     finished
@@ -68,6 +61,7 @@ class KeyedChangeTask:
     """
 
     table: Table
+    kind: str
     columns: pa.Schema
     finished: Accumulator[list[WriterMessage]]
     unfit: str | None = None
@@ -79,7 +73,7 @@ class KeyedChangeTask:
             statement = StatementWriter(self.table, writer)
             for batch in batches:
                 rows = pa.RecordBatch.from_struct_array(batch.column(0))
-                kinds = rows.column(_KIND)
+                kinds = rows.column(self.kind)
                 self._check(kinds)
                 columns = rows.select(self.columns.names)
                 statement.write(convert_batch(columns, self.columns), kinds)
@@ -104,8 +98,8 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     Parameters
     ----------
     df
-        Column `OPERATION`, those of `old_columns` under the names of `OLD`, and those of the table,
-        unless rows are deleted only.
+        The operation and the old values of `ChangeColumns`, and the columns of the table, unless
+        rows are deleted only.
     table
         A primary-key table, at the snapshot that the rows were read from.
     action
@@ -118,14 +112,15 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
     """
     spark, schema = df.sparkSession, table.schema
-    changes = _by_kind(df, table, action)
-    frame = st.StructType([field for field in changes.schema if field.name != _KIND])
+    names = ChangeColumns.of(table)
+    changes = _by_kind(df, table, names, action)
+    frame = st.StructType([field for field in changes.schema if field.name != names.kind])
     if set(schema.names) <= set(df.columns):
         columns = check_columns(table, frame, case_sensitive=is_case_sensitive(spark))
     else:  # of rows that are deleted the key is enough
         columns = arriving_schema(frame, schema.to_arrow(field_ids=False))
     counts = task_writer(table).keywords.get("bucket_counts")
-    is_retraction = functions.col(_KIND) == "-D"
+    is_retraction = functions.col(names.kind) == "-D"
     rows = arranged(changes, schema, counts, first=is_retraction)
     structs = rows.select(functions.struct("*").alias("row"))
     done = RowChanges()
@@ -133,28 +128,28 @@ def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
         finished_messages(spark.sparkContext, table, files_of) as finished,
         settings(spark, batch_settings(spark, columns)),
     ):
-        task = KeyedChangeTask(table, columns, finished, why_unfit(table))
+        task = KeyedChangeTask(table, names.kind, columns, finished, why_unfit(table))
         for result in structs.mapInArrow(task, MESSAGE_SCHEMA).collect():
             done.add(pickle.loads(result[0]))
     return done
 
 
-def _by_kind(df: DataFrame, table: Table, action: str) -> DataFrame:
+def _by_kind(df: DataFrame, table: Table, names: ChangeColumns, action: str) -> DataFrame:
     """The rows to write for each row of the frame, with their kinds; of one that goes the key."""
-    old = {name: functions.col(quoted(OLD.format(name))) for name in old_columns(table)}
+    old = {name: functions.col(quoted(before)) for name, before in names.old.items()}
     if not set(table.schema.names).intersection(df.columns):
-        gone = functions.lit("-D").alias(_KIND)
+        gone = functions.lit("-D").alias(names.kind)
         return df.select(gone, *(column.alias(name) for name, column in old.items()))
-    rows = df.withColumn(_KIND, functions.explode(_kinds(table, action)))
-    is_gone = functions.col(_KIND) == "-D"
+    rows = df.withColumn(names.kind, functions.explode(_kinds(table, names, action)))
+    is_gone = functions.col(names.kind) == "-D"
     kept = {
         name: functions.when(is_gone, column).otherwise(functions.col(quoted(name)))
         for name, column in old.items()
     }
-    return rows.withColumns(kept).drop(OPERATION, *map(OLD.format, old))
+    return rows.withColumns(kept).drop(names.operation, *names.old.values())
 
 
-def _kinds(table: Table, action: str) -> Column:
+def _kinds(table: Table, names: ChangeColumns, action: str) -> Column:
     """The kinds of the rows to write for a row of the frame: an array."""
     key = required_key(table.schema, table.location, action)
     gone, inserted, updated = _texts("-D"), _texts("+I"), _texts("+U")
@@ -164,14 +159,14 @@ def _kinds(table: Table, action: str) -> Column:
     else:
         moved, refused, fields = _texts("moved key"), _texts("moved key"), []
     is_replacing = key.engine.replaces
-    operation = functions.col(OPERATION)
+    operation = functions.col(names.operation)
     return (
         functions.when(operation == DELETE, gone)
         .when(operation == INSERT, inserted)
         .when(operation == REPLACE, updated)
-        .when((operation == UPDATE) & ~_is_same(fields), refused)
+        .when((operation == UPDATE) & ~_is_same(fields, names), refused)
         .when(
-            (operation == UPDATE) & _is_same(key.names),
+            (operation == UPDATE) & _is_same(key.names, names),
             updated if is_replacing else _texts("-D", "+U"),
         )
         .when(operation == UPDATE, moved)
@@ -183,10 +178,10 @@ def _texts(*kinds: str) -> Column:
     return functions.array(*map(functions.lit, kinds))
 
 
-def _is_same(names: Iterable[str]) -> Column:
+def _is_same(columns: Iterable[str], names: ChangeColumns) -> Column:
     """Whether columns of a row have the values that they had before."""
     same = functions.lit(True)
-    for name in names:
-        before = functions.col(quoted(OLD.format(name)))
+    for name in columns:
+        before = functions.col(quoted(names.old[name]))
         same = same & before.eqNullSafe(functions.col(quoted(name)))
     return same

@@ -1,13 +1,13 @@
 """The Spark job that changes rows: tasks tell which rows go and write the new ones, one commit.
 
 The frame of such a job has a row for every change: what happens, to which row of the table, and the
-new values.
+new values; see `ChangeColumns`.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,8 +19,8 @@ from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, Table
-from fermion_table.engine import MergeCounts, WriterMessage
-from spark_ext.column_names import is_case_sensitive
+from fermion_table.engine import MergeCounts, WriterMessage, primary_key_of
+from spark_ext.column_names import free_names, is_case_sensitive
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import batch_settings, settings
 from spark_ext.types import held_type
@@ -30,12 +30,41 @@ from spark_ext.writing.finished_tasks import finished_messages
 from spark_ext.writing.job import files_of
 from spark_ext.writing.task import MESSAGE, MESSAGE_SCHEMA, WriteTask
 
-OPERATION, ROW = "__fermion_operation__", "__fermion_row__"
-"""Columns of the frame beside those of the table: an operation, and a ``_row_id`` of the table."""
 KEEP, DELETE, UPDATE, INSERT, REPLACE = 0, 1, 2, 3, 9
 """Operations; Spark gives the second to fourth these numbers. The last is of primary-key tables
 only: a row that is new, or takes the place of that of its key."""
 _ROW_STRUCT = "row"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumns:
+    """Names of the columns that a frame of changes has beside those of the table.
+
+    Attributes
+    ----------
+    operation
+        What happens.
+    row
+        Of an append table: the id of a row.
+    kind
+        Of a primary-key table: the kinds of the rows to write.
+    old
+        Of each column of its key, and each sequence field: the name of that of the row before.
+    """
+
+    operation: str
+    row: str
+    kind: str
+    old: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: Table) -> ChangeColumns:
+        """The names for a table: none of its columns has one of them, in any case."""
+        key = primary_key_of(table.schema)
+        before = () if key is None else dict.fromkeys((*key.names, *key.options.sequence_fields))
+        wanted = ("operation", "row", "kind", *(f"old_{name}" for name in before))
+        operation, row, kind, *old = free_names(table.schema.names, *wanted)
+        return cls(operation, row, kind, dict(zip(before, old, strict=True)))
 
 
 @dataclass(slots=True)
@@ -84,6 +113,8 @@ class ChangeTask:
 
     Attributes
     ----------
+    names
+        Of the columns that say what happens.
     write
         Writes rows; None: there are none to write.
     unfit
@@ -92,6 +123,7 @@ class ChangeTask:
         Whether a row that is deleted twice is an error, too.
     """
 
+    names: ChangeColumns
     write: WriteTask | None
     unfit: str | None = None
     is_strict: bool = False
@@ -113,11 +145,12 @@ class ChangeTask:
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = pa.RecordBatch.from_struct_array(batch.column(0))
-            operations = rows.column(OPERATION).to_numpy()
+            operations = rows.column(self.names.operation).to_numpy()
             _check_operations(operations)
             is_update = operations == UPDATE
+            ids = rows.column(self.names.row)
             deleted, updated, kept = (
-                _ids(rows, operations == each) for each in (DELETE, UPDATE, KEEP)
+                _ids(ids, operations == each) for each in (DELETE, UPDATE, KEEP)
             )
             _refuse_twice(done.gone & updated or (done.moved | updated) & deleted)
             numbers = (int((operations == each).sum()) for each in (INSERT, UPDATE, DELETE))
@@ -147,7 +180,7 @@ def run_changes(
     Parameters
     ----------
     df
-        Columns `OPERATION` and `ROW`, and with them those of `columns`.
+        The operation and the row of `ChangeColumns`, and with them the columns of `columns`.
     table
         An append table, at the snapshot that the rows were read from.
     columns
@@ -171,7 +204,7 @@ def run_changes(
             rows = arranged(df, table.schema)
             write = WriteTask(task_writer(table), held, None, finished)
         structs = rows.select(functions.struct("*").alias(_ROW_STRUCT))
-        task = ChangeTask(write, why_unfit(table), is_strict)
+        task = ChangeTask(ChangeColumns.of(table), write, why_unfit(table), is_strict)
         with settings(spark, batch_settings(spark, held)):
             results = structs.mapInArrow(task, MESSAGE_SCHEMA).collect()
         done = RowChanges()
@@ -230,13 +263,13 @@ def _check_operations(operations: np.ndarray) -> None:
         raise InvalidArgumentError(f"operation {unknown[0]} of a row: expected {KEEP} to {INSERT}")
 
 
-def _ids(rows: pa.RecordBatch, mask: np.ndarray) -> BitMap64:
+def _ids(rows: pa.Array, mask: np.ndarray) -> BitMap64:
     """The ids of some rows of the table."""
     if not mask.any():
         return BitMap64()
-    chosen = rows.column(ROW).filter(pa.array(mask))
+    chosen = rows.filter(pa.array(mask))
     if chosen.null_count:
-        raise InvalidArgumentError(f"a row that changes has no {ROW}")
+        raise InvalidArgumentError("a row that changes has no id")
     return BitMap64(chosen.to_numpy().astype(np.uint64))
 
 

@@ -63,7 +63,7 @@ def content(table: Table) -> dict[int, tuple]:
     "settings",
     [
         {},
-        {"sequence__field": "n", "merge_on_read": "true"},
+        {"sequence__field": "n", "deletion_vectors__enabled": "true"},
         {"merge_engine": "partial_update", "partial_update__remove_record_on_delete": "true"},
     ],
     ids=["deduplicate", "sequence", "partial_update"],
