@@ -23,7 +23,7 @@ from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata
-from fermion_table.errors import ColumnFunctionError
+from fermion_table.errors import ColumnFunctionError, CommitConflict
 from fermion_table.metadata.column_file import ids_in
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -35,12 +35,18 @@ from fermion_table.planning.plan import splits_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.changes import merge_columns
-from fermion_table.schema.schema import PathLike, TableSchema
-from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.schema.schema import Field, PathLike, TableSchema
+from fermion_table.schema.selection import (
+    BATCH_COLUMNS,
+    ROW_ID,
+    queryable_fields,
+    select_columns,
+)
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.column_files import schema_of_columns
 
+_VIRTUAL = frozenset(field.name for field in (*BATCH_COLUMNS, ROW_ID))
 RESUME_MS_MAX = 24 * 3600 * 1000
 """Finished files older than this are made again: they may be removed as orphans while it runs."""
 
@@ -138,6 +144,7 @@ class ComputedColumns(ColumnChange):
         self._runner = runner
         self._is_first = True
         self._written: TableSchema | None = None if resume is None else resume.schema
+        self._known: TableSchema | None = None  # under which the function names its columns
         self._done: dict[str, FinishedFile] = {}
 
     def schema_on(self, base: Snapshot) -> TableSchema | None:
@@ -158,9 +165,9 @@ class ComputedColumns(ColumnChange):
         """Compute the columns of all files that are not done yet."""
         if self._written is None:
             self._written = schema_of_columns(schema, self._columns.names)
-        fields = select_columns(schemas.current, self._read, where=self.store.location)
-        names = {each.name for each in fields}
-        whole = tuple(each for each in queryable_fields(schemas.current) if each.name in names)
+        fields = self._fields(schemas.current)
+        tops = {each.id for each in fields}
+        whole = tuple(each for each in queryable_fields(schemas.current) if each.id in tops)
         reader = column_reader(entries, self.store, fields, whole, schemas)
         reader = SplitReader(replace(reader.request, batch_rows=self._batch_rows))
         ids = [each.id for each in whole]
@@ -180,6 +187,26 @@ class ComputedColumns(ColumnChange):
         )
         self._compute(task, left, len(entries), base)
         return {entry.file: (self._done[entry.file].made, written) for entry in entries}
+
+    def _fields(self, schema: TableSchema) -> tuple[Field, ...]:
+        """What the function reads, under the names that it knows: others may have renamed it."""
+        where = self.store.location
+        if self._known is None:
+            self._known = schema
+        known = self._known
+        paths: list[PathLike] = []
+        for each in self._read:
+            is_virtual = each not in known.by_name and each in _VIRTUAL
+            path = each if is_virtual else schema.paths.get(known.find(each, where=where).id)
+            if path is None:
+                raise CommitConflict(
+                    f"{where}: {self.action}: column {each!r}, which the function reads, was "
+                    "dropped by another commit",
+                    mine=self.action,
+                )
+            paths.append(path)
+        fields = select_columns(schema, paths, where=where)
+        return fields if schema is known else tuple(_renamed(each, known) for each in fields)
 
     def _take(self, resumed: FinishedColumns, base: Snapshot) -> None:
         """Go on with what an earlier try has made, as far as that is there and young enough."""
@@ -278,6 +305,14 @@ def _side_by_side(
             raise
     if failed is not None:
         raise failed
+
+
+def _renamed(field: Field, known: TableSchema) -> Field:
+    """A field, and those inside, under the names of another schema version that has them."""
+    if field.children:
+        field = field.with_children(_renamed(each, known) for each in field.children)
+    path = known.paths.get(field.id)
+    return field if path is None else msgspec.structs.replace(field, name=path[-1])
 
 
 def _holders(entry: Entry, ids: Sequence[int]) -> list[str]:

@@ -257,6 +257,48 @@ def test_commits_of_others_meanwhile(table: Table, name: str) -> None:
     assert len(column_files(table) - live) == 0 or others
 
 
+@pytest.mark.parametrize("read", [["v"], [("s", "a")], ["_row_id", "v"]], ids=str)
+def test_a_column_that_is_renamed_while_a_function_reads_it_keeps_its_name_for_it(
+    table_path: Path, read: list[Any]
+) -> None:
+    """What is finished is not computed again; a column inside a struct may be renamed, too."""
+    struct = pa.struct({"a": pa.int64(), "b": pa.int64()})
+    columns = {"v": pa.int64(), "s": struct}
+    table = Table.create(table_path, pa.schema(columns), durability="fast")
+    for start in (0, 10):
+        rows = [{"v": v, "s": {"a": v, "b": 0}} for v in range(start, start + 10)]
+        table.append(pa.Table.from_pylist(rows, pa.schema(columns)))
+    calls: list[list[str]] = []
+
+    def function(rows: pa.RecordBatch) -> Any:
+        calls.append(rows.schema.names)
+        if len(calls) == 2:
+            with Table.open(table.location, durability="fast").update_schema() as update:
+                update.rename_column("v", "value")
+                update.rename_column(("s", "a"), "first")
+                update.rename_column("s", "struct")
+        values = rows.column("s").field("a") if "s" in rows.schema.names else rows.column("v")
+        return {"w": pc.multiply(values, 2)}
+
+    table.add_columns_with(function, read=read, schema=NEW, threads=1)
+    names = [each if isinstance(each, str) else each[0] for each in read]
+    assert calls == [names] * 2
+    found = table.scan(columns=["value", "w"]).to_arrow().to_pylist()
+    assert sorted((row["value"], row["w"]) for row in found) == [(v, 2 * v) for v in range(20)]
+
+
+def test_a_column_that_is_dropped_while_a_function_reads_it_is_a_conflict(table: Table) -> None:
+    def function(rows: pa.RecordBatch) -> Any:
+        other = Table.open(table.location, durability="fast")
+        if "v" in other.schema.names:
+            other.drop_columns("v")
+        return double(rows)
+
+    with pytest.raises(CommitConflict, match="'v', which the function reads, was dropped"):
+        add(table, function, threads=1)
+    assert not column_files(table)
+
+
 def test_a_column_that_another_commit_has_added_is_a_conflict(table: Table) -> None:
     def function(rows: pa.RecordBatch) -> Any:
         if "w" not in Table.open(table.location).schema.names:
