@@ -9,7 +9,8 @@ from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion.bounded_cache import BoundedCache
-    from fermion.columns.arrow_input import is_of_pandas, record_batch_reader
+    from fermion.columns.arrow_input import is_in_memory, is_of_pandas, record_batch_reader
+    from fermion.columns.batch_copies import BatchCopier, copied_array, read_all
     from fermion.columns.rows import (
         drop_batch_rows,
         filter_batch_rows,
@@ -30,17 +31,21 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
 __getattr__ = load_when_asked_for(
     "fermion",
     {
+        "BatchCopier": "columns.batch_copies",
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
+        "copied_array": "columns.batch_copies",
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
         "filter_batch_rows": "columns.rows",
+        "is_in_memory": "columns.arrow_input",
         "is_of_pandas": "columns.arrow_input",
         "iterate_ahead": "io.read_ahead",
         "joined_batches": "columns.rows",
         "one_batch": "columns.rows",
         "read_ahead": "io.read_ahead",
+        "read_all": "columns.batch_copies",
         "record_batch_reader": "columns.arrow_input",
         "take_batch_rows": "columns.rows",
         "take_table_rows": "columns.rows",
@@ -54,16 +59,20 @@ __getattr__ = load_when_asked_for(
 
 __all__ = [
     "EXACT_FLAGS",
+    "BatchCopier",
     "BoundedCache",
     "ParquetSource",
+    "copied_array",
     "crc32c",
     "drop_batch_rows",
     "filter_batch_rows",
+    "is_in_memory",
     "is_of_pandas",
     "iterate_ahead",
     "joined_batches",
     "one_batch",
     "read_ahead",
+    "read_all",
     "record_batch_reader",
     "take_batch_rows",
     "take_table_rows",

@@ -62,6 +62,17 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     )
 
 
+def is_in_memory(data: Any) -> bool:
+    """Whether all rows are there already, so that reading them runs no code of the caller's.
+
+    False where that is not certain: the memory of one batch may be that of the next one.
+    """
+    if isinstance(data, (list, tuple)):
+        return all(map(is_in_memory, data))
+    known = isinstance(data, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray, dict))
+    return known or is_of_pandas(data)
+
+
 def is_of_pandas(data: Any) -> bool:
     """Whether an object is one of pandas; those of version 3 say they are of ``pandas`` itself."""
     return type(data).__module__.partition(".")[0] == "pandas"

@@ -14,6 +14,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
+from fermion.columns.batch_copies import copied_array
 from fermion.columns.rows import unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import SORT_KEY, SortFlag
@@ -113,7 +114,7 @@ class OrderCheck:
             pairs = zip(self._last, arrays, strict=True)
             arrays = [pa.concat_arrays([last, array]) for last, array in pairs]
         before = self._rows - (self._last is not None)
-        self._last = [array.slice(len(array) - 1) for array in arrays]
+        self._last = [copied_array(array.slice(len(array) - 1)) for array in arrays]
         self._rows += rows
         wrong = _first_wrong(arrays, self._keys)
         if wrong is None:

@@ -110,7 +110,7 @@ def from_parquet(
         )
         with writer:
             for batch in parquet.batches():
-                writer.write(batch)
+                writer.write(batch, copy=False)
                 done += batch.num_rows
                 if progress is not None:
                     progress(done, total)

@@ -8,7 +8,7 @@ only when it is complete, so a crash leaves the old file as it was.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import first_repeated, integer, several
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.columns.arrow_input import is_in_memory, record_batch_reader
+from fermion.columns.batch_copies import BatchCopier
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
 from fermion.io.opening import open_source
 from fermion.io.sink import check_target, copy_start
@@ -103,7 +104,8 @@ def add_columns(
         target = _target(path, destination, storage_options)
         kept = range(index.footer.num_columns)
         with _ColumnAppender(index, kept, target, reader.schema, chosen, storage_options) as writer:
-            writer.append(reader)
+            copy = BatchCopier(reader.schema).copy
+            writer.append(reader if is_in_memory(data) else map(copy, reader))
     finally:
         source.close()
 
@@ -254,13 +256,14 @@ class _ColumnAppender(Writer):
         copy_start(self._index.source.source, self._sink, length)
         self._position = length
 
-    def append(self, reader: pa.RecordBatchReader) -> None:
+    def append(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write the new columns, cut into the file's stripes."""
         lookup = None
         if self._index.footer.is_batch:
             lookup = BatchLookup(self._index, checks=self._index.footer.page_checks(True))
         wanted = self._index.stripe_rows.tolist()
-        for stripe, table in enumerate(_stripes(reader, wanted, self._index.where)):
+        for stripe, parts in enumerate(_pieces(iter(batches), wanted, self._index.where)):
+            table = pa.Table.from_batches(parts, schema=self.schema)
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
             wrong = self._limits.add(table.to_batches())
             if wrong is not None:
@@ -386,14 +389,16 @@ class _ColumnAppender(Writer):
         return found[has].tobytes()
 
 
-def _stripes(reader: pa.RecordBatchReader, wanted: Sequence[int], where: str) -> Iterator[pa.Table]:
-    """The rows of a reader in pieces of given lengths, which must be all of them."""
+def _pieces(
+    batches: Iterator[pa.RecordBatch], wanted: Sequence[int], where: str
+) -> Iterator[list[pa.RecordBatch]]:
+    """Rows in pieces of given lengths, which must be all of them."""
     batch, found, total = None, 0, sum(wanted)
     for rows in wanted:
         parts: list[pa.RecordBatch] = []
         while rows:
             if batch is None or not batch.num_rows:
-                batch = next(reader, None)
+                batch = next(batches, None)
                 if batch is None:
                     raise InvalidArgumentError(f"{where}: expected {total} rows, found {found}")
                 continue
@@ -401,9 +406,9 @@ def _stripes(reader: pa.RecordBatchReader, wanted: Sequence[int], where: str) ->
             batch = batch.slice(rows)
             rows -= parts[-1].num_rows
             found += parts[-1].num_rows
-        yield pa.Table.from_batches(parts, schema=reader.schema)
+        yield parts
     while batch is None or not batch.num_rows:
-        batch = next(reader, None)
+        batch = next(batches, None)
         if batch is None:
             return
     raise InvalidArgumentError(f"{where}: expected {total} rows, found more")

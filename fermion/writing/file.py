@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import integer
-from fermion.columns.arrow_input import batches_of
+from fermion.columns.arrow_input import batches_of, is_in_memory
+from fermion.columns.batch_copies import BatchCopier, is_plain
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
 from fermion.columns.types import Node
 from fermion.errors import InvalidArgumentError
@@ -59,6 +60,10 @@ THREADED_COLUMN_BYTES_MIN = 64 * 1024
 
 def _is_limited(node: Node) -> bool:
     return is_limited(node.type)
+
+
+def _is_special(node: Node) -> bool:
+    return not is_plain(node.type)
 
 
 class Writer:
@@ -115,7 +120,9 @@ class Writer:
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
         self._has_index_area = False
+        self._copier = BatchCopier(schema, plans.of_shapes(_is_special))
         self._pending: list[pa.RecordBatch] = []
+        self._settled = 0
         self._pending_rows = self._pending_bytes = self._rows = 0
         self._stripe_rows: list[int] = []
         self._limits = StripeLimits(plans.of_shapes(_is_limited), plans.of_shapes(has_ordered))
@@ -162,8 +169,16 @@ class Writer:
     def _begin(self) -> None:
         self._put(build_head())
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Any, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
+
+        Parameters
+        ----------
+        data
+            The rows.
+        copy
+            Rows that wait for the rest of their stripe are copied, so that the caller, or the
+            producer's next batch, may change the memory. False: nobody changes it before `close`.
 
         Raises
         ------
@@ -176,13 +191,17 @@ class Writer:
                 f"{self._path}: write() after append_batch(): a file holds batches or plain rows"
             )
         try:
+            stays = is_in_memory(data)
             for batch in batches_of(data, self.schema, self._path):
-                self._add(batch)
+                self._add(batch, copy)
+                if not stays:
+                    self._settle(copy)
+            self._settle(copy)
         except BaseException:
             self.abort()
             raise
 
-    def append_batch(self, batch_id: int | None, data: Any) -> None:
+    def append_batch(self, batch_id: int | None, data: Any, *, copy: bool = True) -> None:
         """Append one batch, which never crosses a page boundary.
 
         Parameters
@@ -191,6 +210,8 @@ class Writer:
             Any int64, in any order, repeated or not; None takes the next free number.
         data
             All rows of the batch, from any Arrow producer; none at all is a legal batch.
+        copy
+            As of `write`.
 
         Raises
         ------
@@ -208,7 +229,8 @@ class Writer:
             number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         try:
             given = batches_of(data, self.schema, self._path)
-            batches = [batch for batch in given if batch.num_rows]
+            kept = map(self._copier.copy, given) if copy else given
+            batches = [batch for batch in kept if batch.num_rows]
             rows = sum(batch.num_rows for batch in batches)
             size = sum(batch.nbytes for batch in batches)
             if self._pending_rows and not self._fits(rows, size):
@@ -221,6 +243,7 @@ class Writer:
                 raise InvalidArgumentError(f"{self._path}: batch {number}: {wrong}")
             for batch in batches:
                 self._keep(batch, batch.nbytes)
+            self._settled = len(self._pending)
             self._batches.add(number, rows)
         except BaseException:
             self.abort()
@@ -254,7 +277,14 @@ class Writer:
         self._pending_rows += batch.num_rows
         self._pending_bytes += size
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def _settle(self, copy: bool) -> None:
+        """See to it that the rows that wait do not change: copy them, or rely on the caller."""
+        if copy:
+            waiting = self._pending[self._settled :]
+            self._pending[self._settled :] = map(self._copier.copy, waiting)
+        self._settled = len(self._pending)
+
+    def _add(self, batch: pa.RecordBatch, copy: bool) -> None:
         while batch.num_rows:
             size = batch.nbytes  # looks at every column
             row_bytes = max(size / batch.num_rows, 1 / 8)
@@ -265,12 +295,16 @@ class Writer:
             if room <= 0 and self._pending_rows:
                 self._flush()
                 continue
-            head = batch if room >= batch.num_rows else batch.slice(0, max(room, 1))
+            is_whole = room >= batch.num_rows
+            head = batch if is_whole else batch.slice(0, max(room, 1))
+            size = size if is_whole else head.nbytes
+            if copy and self._limits.kept:
+                head = self._copier.copy(head, self._limits.kept)
             if self._limits.add([head]) is not None:
                 self._flush()
                 self._limits.add([head])
-            self._keep(head, size if head is batch else head.nbytes)
-            if head is batch:
+            self._keep(head, size)
+            if is_whole:
                 return
             batch = batch.slice(head.num_rows)
 
@@ -279,7 +313,7 @@ class Writer:
         if not self._pending_rows and not (batches and batches.ids):
             return
         table = pa.Table.from_batches(self._pending, schema=self.schema)
-        self._pending = []
+        self._pending, self._settled = [], 0
         self._ordered.add(len(self._stripe_rows), self._limits.begin())
         if self._sort_ordinals:
             wrong = self._order.first_wrong([table.column(each) for each in self._sort_ordinals])

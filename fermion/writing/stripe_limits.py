@@ -74,6 +74,11 @@ class StripeLimits:
         Ordinals of the columns for which `is_limited` holds.
     ordered
         The trees of the columns whose ordered dictionaries are to be joined, by ordinal.
+
+    Attributes
+    ----------
+    kept
+        Ordinals of the columns whose arrays are kept until the stripe ends, or the file.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class StripeLimits:
     ) -> None:
         self._columns = list(limited)
         self._orders = StripeOrders(ordered, {})
+        self.kept = sorted({*self._columns, *ordered})
         self._counted: dict[_Path, _Counted] = {}
 
     def begin(self) -> Mapping[Place, pa.Array]:

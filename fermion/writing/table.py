@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from fermion.columns.arrow_input import record_batch_reader
+from fermion.columns.arrow_input import is_in_memory, record_batch_reader
 from fermion.io.source import PathLike
 from fermion.metadata.file_info import FileInfo
 from fermion.options import WriteOptions, WriteOverrides, write_options
@@ -42,5 +42,5 @@ def write_table(
     chosen = write_options(options).with_overrides(overrides)
     reader = record_batch_reader(data)
     with Writer(path, reader.schema, options=chosen, storage_options=storage_options) as writer:
-        writer.write(reader)
+        writer.write(reader, copy=not is_in_memory(data))
         return writer.close()

@@ -153,10 +153,11 @@ class SmallFilesTask(CompactionTask):
             elif self.sort_by:
                 unsorted = list(batches)
                 if unsorted:
-                    writer.write(sorted_rows(unsorted, parse_order(self.sort_by)))
+                    rows = sorted_rows(unsorted, parse_order(self.sort_by))
+                    writer.write(rows, copy=False)
             else:
                 for batch in joined(batches):
-                    writer.write(batch)
+                    writer.write(batch, copy=False)
             (written,) = writer.prepare_commit()
             # The place of the rows in a scan is that of the first file they come from.
             start = min(entry.sequence_number for entry in entries)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.engine import is_of_pandas, record_batch_reader
+from fermion.engine import is_of_pandas, read_all
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.merging.primary_key import PrimaryKey
@@ -89,14 +91,18 @@ def _columns(keys: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
         return _of_array(pa.chunked_array(keys), key, parameter)
     if hasattr(keys, "__arrow_c_array__"):
         return _of_array(pa.array(keys), key, parameter)
-    listed = list(keys)
-    if listed and hasattr(listed[0], "__arrow_c_array__"):
-        return _of_table(listed, key, parameter)
-    return _of_values(listed, key, parameter)
+    items = iter(keys)
+    first = list(islice(items, 1))
+    every = chain(first, items)
+    if first and hasattr(first[0], "__arrow_c_array__"):
+        return _of_table(every, key, parameter)
+    # A generator may give the same list or dictionary, filled again.
+    copies = [copy(each) if isinstance(each, list | dict) else each for each in every]
+    return _of_values(copies, key, parameter)
 
 
 def _of_table(data: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
-    table = record_batch_reader(data).read_all()
+    table = read_all(data)
     return [_named(table, name, table.column_names, parameter) for name in key.names]
 
 

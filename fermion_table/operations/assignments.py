@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion.engine import one_batch, take_batch_rows
+from fermion.engine import copied_array, one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.whole_tables import whole_table
@@ -130,7 +130,7 @@ def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> 
     array = whole_table(pa.table([found], [""]), shown)[0] if is_chunked else pa.array(found)
     if len(array) != batch.num_rows:
         raise InvalidArgumentError(f"{shown}: found {len(array)} values for {batch.num_rows} rows")
-    return array
+    return copied_array(array)  # the next call may fill the same memory
 
 
 def _computed(value: pc.Expression, batch: pa.RecordBatch, name: str, shown: str) -> pa.Array:

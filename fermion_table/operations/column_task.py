@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion.engine import one_batch, record_batch_reader, take_batch_rows
+from fermion.engine import BatchCopier, one_batch, read_all, take_batch_rows
 from fermion.predicate import RowRanges
 from fermion_table.errors import ColumnFunctionError
 from fermion_table.metadata.manifest import Entry
@@ -143,7 +143,8 @@ class ColumnTask:
     def _called(self, batch: pa.RecordBatch, entry: Entry, rows: tuple[int, int]) -> pa.RecordBatch:
         """What the function gives for some rows, checked."""
         try:
-            return _checked(self.function(batch), batch.num_rows, self.columns)
+            found = _checked(self.function(batch), batch.num_rows, self.columns)
+            return BatchCopier(self.columns).copy(found)  # the next call may fill the same memory
         except Exception as error:
             raise ColumnFunctionError(
                 f"{self.store.location}: {self.action}: rows {rows[0]:,} to {rows[1] - 1:,} of "
@@ -195,7 +196,7 @@ def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:
         found = pa.table([found], names=columns.names)
     elif isinstance(found, Mapping):
         found = pa.table({name: _column(name, found[name], columns) for name in found})
-    table = record_batch_reader(found).read_all()
+    table = read_all(found)
     names = table.schema.names
     if sorted(names) != sorted(columns.names):
         raise ValueError(f"expected columns {columns.names}, found {names}")

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import first_repeated
-from fermion.engine import one_batch, record_batch_reader, take_batch_rows
+from fermion.engine import one_batch, read_all, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import RowRanges
 from fermion_table.commit.publisher import Publisher
@@ -69,7 +69,7 @@ class FilledColumns(ColumnChange):
     ) -> None:
         super().__init__(publisher, "fill_columns", metadata)
         self._on = on
-        rows = record_batch_reader(data).read_all()
+        rows = read_all(data)
         where = f"{self.store.location}: {self.action}: data"
         names = rows.schema.names
         keys = on or (ROW_ID.name,)

@@ -116,6 +116,6 @@ def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
 def _write(draft: Draft, batches: Iterator[pa.RecordBatch]) -> None:
     with draft.writer() as writer:
         for rows in batches:
-            write_changes(writer, rows, KIND_COLUMN)
+            write_changes(writer, rows, KIND_COLUMN, copy=False)
         (message,) = writer.prepare_commit()
     draft.add_written(message.entries)

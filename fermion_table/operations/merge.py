@@ -89,7 +89,8 @@ class Merge:
                 if outcome.entry.batch is None:
                     _write_updates(draft, merge, outcome, writer)
             for clause, rows in rows_to_insert(merge, matching.unmatched):
-                writer.write(clause.made_of(merge.seen_by_insert(clause, rows), None))
+                made = clause.made_of(merge.seen_by_insert(clause, rows), None)
+                writer.write(made, copy=False)
                 inserted += len(rows)
             (message,) = writer.prepare_commit()
         rewritten = {
@@ -171,7 +172,8 @@ def _write_updates(
         for batch in draft.read(reader, part.entry, part.ranges):
             source_rows = part.source_rows[start : start + batch.num_rows]
             start += batch.num_rows
-            writer.write(clause.made_of(merge.seen_by_update(clause, batch, source_rows), batch))
+            made = clause.made_of(merge.seen_by_update(clause, batch, source_rows), batch)
+            writer.write(made, copy=False)
 
 
 def _write_batches(draft: Draft, merge: BoundMerge, outcome: FileOutcome) -> tuple[Entry, ...]:

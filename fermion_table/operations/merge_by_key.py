@@ -128,7 +128,7 @@ def _upsert(merge: BoundMerge, key: PrimaryKey, writer: TableWriter) -> pa.Recor
     names, sequences = list(key.options.sequence_fields), []
     for clause, rows in rows_to_insert(merge, np.arange(merge.source.num_rows)):
         new = clause.fitting(merge.seen_by_insert(clause, rows), None)
-        writer.write(new)
+        writer.write(new, copy=False)
         sequences.append(new.select(names))
     return one_batch(sequences) if names and sequences else None
 
@@ -192,7 +192,7 @@ def _merge(
             clause, mask = merge.clauses[number], clauses == number
             old = take_batch_rows(piece.data, places[mask])
             if clause.clause.action == "delete":
-                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
+                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN, copy=False)
                 deleted += old.num_rows
                 continue
             new = clause.fitting(merge.seen_by_update(clause, old, partners[mask]), old)
@@ -200,8 +200,8 @@ def _merge(
                 shown = is_not_older(new, old, key)
                 old, new = filter_batch_rows(old, shown), filter_batch_rows(new, shown)
             if not is_replacing:
-                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN)
-            write_changes(writer, of_kind(new, "+U"), KIND_COLUMN)
+                write_changes(writer, of_kind(old, "-D"), KIND_COLUMN, copy=False)
+            write_changes(writer, of_kind(new, "+U"), KIND_COLUMN, copy=False)
             updated += new.num_rows
     keys = _insert(merge, key, np.flatnonzero(~has_partner), writer)
     return MergeCounts(sum(map(len, keys)), updated, deleted), keys
@@ -214,7 +214,7 @@ def _insert(
     keys, rows = [], []
     for clause, some in rows_to_insert(merge, unmatched):
         new = clause.fitting(merge.seen_by_insert(clause, some), None)
-        writer.write(new)  # refuses null keys
+        writer.write(new, copy=False)  # refuses null keys
         keys.append(key.keys(new))
         rows.append(some)
     if not keys:

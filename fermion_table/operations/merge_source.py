@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.arguments import first_repeated
-from fermion.engine import record_batch_reader
+from fermion.engine import BatchCopier, is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import check_columns, check_text
 from fermion_table.errors import SchemaMismatch
@@ -52,7 +52,8 @@ class MergeSource:
     Parameters
     ----------
     data
-        Any Arrow producer; its rows are read when `rows` is called first, and then kept.
+        Any Arrow producer. Rows that lie in memory are copied at once, as the caller may change
+        them before they are merged; those of others are read when `rows` is called first.
     on
         See `check_on`.
     schema
@@ -70,12 +71,13 @@ class MergeSource:
 
     def __init__(self, data: Any, on: Mapping[str, str], schema: TableSchema) -> None:
         try:
-            self._reader = record_batch_reader(data, schema=_expected(data, on, schema))
+            reader = record_batch_reader(data, schema=_expected(data, on, schema))
         except InvalidArgumentError as error:
             reason = str(error).removeprefix("data: ")
             raise InvalidArgumentError(f"source: {reason}") from error
         self._rows: pa.RecordBatch | None = None
-        self.schema = self._reader.schema
+        self._batches = map(BatchCopier(reader.schema).copy, reader)
+        self.schema = reader.schema
         names = dict.fromkeys(self.schema.names)
         repeated = first_repeated(self.schema.names)
         if repeated is not None:
@@ -86,6 +88,8 @@ class MergeSource:
         for name, found in on.items():
             with _naming(found):
                 plan_column(schema.by_name[name], self.schema.field(found).type)
+        if is_in_memory(data):
+            self.rows()
 
     def rows(self) -> pa.RecordBatch:
         """All rows.
@@ -96,7 +100,8 @@ class MergeSource:
             Some column is too large for one array.
         """
         if self._rows is None:
-            self._rows = whole_table(self._reader.read_all(), "source")
+            rows = pa.Table.from_batches(self._batches, schema=self.schema)
+            self._rows = whole_table(rows, "source")
         return self._rows
 
 

@@ -354,7 +354,7 @@ class Update(_Filtered):
         if plain:
             with draft.writer() as writer:
                 for batch in self._changed_rows(draft, plain):
-                    writer.write(batch)
+                    writer.write(batch, copy=False)
                 (message,) = writer.prepare_commit()
             for each in plain:
                 draft.delete(each)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from fermion.engine import record_batch_reader
+from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.committed_files import delete_unpublished, paths_in, written_files
@@ -144,8 +144,13 @@ class Transaction:
     def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
         """Add batches, pairs of id and data."""
         with self._writer() as writer:
-            for batch_id, data in check_batches(batches):
-                writer.append_batch(batch_id, data)
+            pairs: Iterable[tuple[Any, Any]] = check_batches(batches)
+            stays = isinstance(batches, (list, tuple))
+            if stays:
+                pairs = list(pairs)
+                stays = all(is_in_memory(data) for _, data in pairs)
+            for batch_id, data in pairs:
+                writer.append_batch(batch_id, data, copy=not stays)
             self._add(writer.prepare_commit()[0].entries)
 
     def delete(self, filter: Any) -> None:
@@ -355,7 +360,7 @@ class Transaction:
         self, data: Any, change_type: str | None = None, *, replaced: Replaced = False
     ) -> tuple[Entry, ...]:
         with self._writer(replaced) as writer:
-            write_changes(writer, data, change_type)
+            write_changes(writer, data, change_type, copy=not is_in_memory(data))
             (message,) = writer.prepare_commit()
         return message.entries
 
@@ -394,7 +399,7 @@ def append_merging(transaction: Transaction, data: Any, change_type: str | None 
     columns = [field for field in reader.schema if field.name != change_type]
     merge = publisher.plan_merge(draft.base, pa.schema(columns))
     with draft.writer(schema=merge.schema) as writer:
-        write_changes(writer, reader, change_type)
+        write_changes(writer, reader, change_type, copy=not is_in_memory(data))
         (message,) = writer.prepare_commit()
     transaction._make(addition_of(message.entries, merge, publisher))
 

@@ -86,10 +86,10 @@ def column_reader(
 class RowWriter(Protocol):
     """What whole rows are written with: the writer of the table."""
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Any, *, copy: bool = True) -> None:
         """Append rows."""
 
-    def append_batch(self, batch_id: int, data: Any) -> None:
+    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> None:
         """Append one batch."""
 
 
@@ -104,13 +104,13 @@ def write_again(
     Parameters
     ----------
     rows
-        Of a whole-row reader, whose Arrow schema is `schema`.
+        Of a whole-row reader, whose Arrow schema is `schema`; nobody changes their memory.
     batches
         Ids and lengths of their batches; None for a file without batches.
     """
     if batches is not None:
         for batch_id, data in whole_batches(rows, batches, schema):
-            writer.append_batch(batch_id, data)
+            writer.append_batch(batch_id, data, copy=False)
         return
     for batch in rows:
-        writer.write(batch)
+        writer.write(batch, copy=False)

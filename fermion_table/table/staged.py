@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion.engine import record_batch_reader
+from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, described
 from fermion_table.commit.committed_files import discard_messages, written_files
@@ -147,7 +147,7 @@ def create_with_rows(
     staged = stage_defined(store, definition, mode, creation_properties)
     try:
         with staged.writer() as writer:
-            writer.write(data)
+            writer.write(data, copy=not is_in_memory(data))
             messages = writer.prepare_commit()
     except BaseException:  # an interrupt too
         staged.discard()
@@ -177,11 +177,13 @@ def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
         raise TypeError(f"schema: expected a pyarrow.Schema beside data, found {described(schema)}")
     name, given = ("schema", schema) if data is None else ("data", data)
     try:
-        rows = record_batch_reader(given)
+        rows: Any = record_batch_reader(given)
     except InvalidArgumentError as error:
         reason = str(error).removeprefix("data: ")
         wanted = "a pyarrow.Schema, or rows" if data is None else "rows"
         raise TypeError(f"{name}: expected {wanted} to take the schema from: {reason}") from error
+    if is_in_memory(given):
+        rows = rows.read_all()
     metadata = {key: each for key, each in (rows.schema.metadata or {}).items() if key != b"pandas"}
     return rows.schema.with_metadata(metadata or None), rows
 

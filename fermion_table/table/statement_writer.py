@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.engine import BatchCopier
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.primary_key import required_key
 from fermion_table.operations.merge_matching import MergeCounts
@@ -38,6 +39,8 @@ class StatementWriter:
         self._table = table
         self._writer = writer
         self._key = required_key(table.schema, table.location, "a statement")
+        types = [table.schema.by_name[name].type for name in self._key.names]
+        self._copier = BatchCopier(pa.schema(zip(self._key.names, types, strict=True)))
         self._keys: dict[str, list[pa.RecordBatch]] = {DELETION: [], UPDATE: [], INSERTION: []}
 
     def write(self, rows: pa.RecordBatch, kinds: pa.Array) -> None:
@@ -61,7 +64,7 @@ class StatementWriter:
             left -= chosen.num_rows
             if not chosen.num_rows:
                 continue
-            keys.append(chosen.select(self._key.names))
+            keys.append(self._copier.copy(chosen.select(self._key.names)))
             if kind == DELETION:
                 self._key.engine.check_removes(self._key.options, "delete")
                 gone = deletions(self._table.schema, self._key, pa.table(chosen))

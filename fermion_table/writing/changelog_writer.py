@@ -100,7 +100,8 @@ class ChangelogWriter:
                 )
             arrays = [*rows.columns, pa.array(kinds, pa.int8())]
             schema = self._files.arrow.append(KIND_FIELD)
-            current.writer.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            changed = pa.RecordBatch.from_arrays(arrays, schema=schema)
+            current.writer.write(changed, copy=False)
             self._files.count(current, rows.num_rows, rows.nbytes)
             retractions += int(is_retraction(kinds).sum())
         if current is not None:

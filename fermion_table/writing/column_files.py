@@ -44,7 +44,8 @@ def write_column_file(
     columns
         See `schema_of_columns`.
     rows, batches
-        All rows of the data file, or all its batches with their ids, in its order.
+        All rows of the data file, or all its batches with their ids, in its order; their memory is
+        changed by nobody.
     owned
         Those of the operation, which has the file, too; None: nobody owns it in the end.
 
@@ -56,9 +57,9 @@ def write_column_file(
         files = DataFiles(own, columns, WriteSettings(threads=1))
         file = files.open(UNPARTITIONED, is_columns=True)
         for batch in rows or ():
-            file.writer.write(batch)
+            file.writer.write(batch, copy=False)
         for batch_id, data in batches or ():
-            file.writer.append_batch(batch_id, data)
+            file.writer.append_batch(batch_id, data, copy=False)
         entry = files.close(file)
         own.release()
     return entry

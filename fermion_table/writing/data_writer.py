@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
+from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
 from fermion_table.keys.key_changes import has_buckets
@@ -97,6 +98,7 @@ class DataWriter:
         self._files = DataFiles(self._owned, schema, self._settings)
         self._incoming = IncomingRows(schema)
         self._arrow = self._files.arrow
+        self._copier = BatchCopier(self._arrow)
         self._partitions = partition_columns(schema)
         self._entries: list[Entry] = []
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()
@@ -130,8 +132,16 @@ class DataWriter:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Any, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
+
+        Parameters
+        ----------
+        data
+            The rows.
+        copy
+            Rows that wait to be encoded are copied, so that the caller, or the producer's next
+            batch, may change the memory. False: nobody changes it before `prepare_commit`.
 
         Raises
         ------
@@ -144,21 +154,32 @@ class DataWriter:
         for batch in self._incoming.reader(data):
             for partition, rows in split_batch(self._incoming.convert(batch), self._partitions):
                 if self._buffer is None:
-                    self._write_rows(partition, rows)
+                    self._write_rows(partition, rows, copy)
                 else:
-                    self._buffer.add(partition, rows)
+                    self._buffer.add(partition, self._copier.copy(rows) if copy else rows)
                     if self._buffer.is_full:
                         self._write_sorted(self._buffer)
 
-    def append_batch(self, batch_id: int, data: Any) -> None:
+    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> None:
         """Append one batch; its rows are stored together and can be looked up by its id.
 
         In a partitioned table the rows of each partition are a batch of that id there.
+
+        Parameters
+        ----------
+        batch_id
+            Any int64.
+        data
+            All rows of the batch, from any Arrow producer.
+        copy
+            As of `write`.
         """
         number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         self._enter_mode(batches=True)
-        reader = self._incoming.reader(data)
-        table = pa.Table.from_batches(map(self._incoming.convert, reader), schema=self._arrow)
+        given = map(self._incoming.convert, self._incoming.reader(data))
+        if copy and not is_in_memory(data):
+            given, copy = map(self._copier.copy, given), False
+        table = pa.Table.from_batches(given, schema=self._arrow)
         parts: dict[Partition, list[pa.RecordBatch]] = {}
         for batch in table.to_batches():
             for partition, rows in split_batch(batch, self._partitions):
@@ -166,7 +187,7 @@ class DataWriter:
         if not parts and not self._partitions:
             parts[UNPARTITIONED] = []
         for partition, batches in parts.items():
-            self._write_batch(partition, number, batches)
+            self._write_batch(partition, number, batches, copy)
 
     def prepare_commit(self) -> list[WriterMessage]:
         """Finish all files and return the messages for `Table.commit`.
@@ -206,25 +227,25 @@ class DataWriter:
     def _write_sorted(self, buffer: WriteBuffer) -> None:
         """Write what is buffered; the next rows begin new files, so that each file is sorted."""
         for partition, rows in buffer.drain():
-            self._write_rows(partition, rows)
+            self._write_rows(partition, rows, copy=False)
             if partition.values in self._open:
                 self._close(partition.values)
 
-    def _write_rows(self, partition: Partition, rows: pa.RecordBatch) -> None:
+    def _write_rows(self, partition: Partition, rows: pa.RecordBatch, copy: bool) -> None:
         while rows.num_rows:
             file, size = self._file(partition), rows.nbytes  # which looks at every column
             room = self._files.room(file, rows, size)
             if room >= rows.num_rows:
-                file.writer.write(rows)
+                file.writer.write(rows, copy=copy)
                 self._count(file, rows.num_rows, size)
                 return
             head = rows.slice(0, max(1, room))
-            file.writer.write(head)
+            file.writer.write(head, copy=copy)
             self._count(file, head.num_rows, head.nbytes)
             rows = rows.slice(head.num_rows)
 
     def _write_batch(
-        self, partition: Partition, batch_id: int, batches: Sequence[pa.RecordBatch]
+        self, partition: Partition, batch_id: int, batches: Sequence[pa.RecordBatch], copy: bool
     ) -> None:
         size = sum(batch.nbytes for batch in batches)
         file = self._file(partition)
@@ -232,7 +253,8 @@ class DataWriter:
         if file.rows and files.size(file) + size * files.ratio > files.target_bytes:
             self._close(partition.values)
             file = self._file(partition)
-        file.writer.append_batch(batch_id, pa.Table.from_batches(batches, schema=self._arrow))
+        table = pa.Table.from_batches(batches, schema=self._arrow)
+        file.writer.append_batch(batch_id, table, copy=copy)
         self._count(file, sum(batch.num_rows for batch in batches), size)
 
     def _count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import filter_batch_rows, take_batch_rows
+from fermion.engine import BatchCopier, filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
@@ -104,6 +104,7 @@ class KeyWriter:
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
+        self._copier = BatchCopier(self._incoming.arrow)
         self._shares_memory = any(shares_memory(field.type) for field in self._incoming.arrow)
         self._finished = self._is_aborted = False
 
@@ -126,7 +127,7 @@ class KeyWriter:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
-    def write(self, data: Any, change_type: str | None = None) -> None:
+    def write(self, data: Any, change_type: str | None = None, *, copy: bool = True) -> None:
         """Add rows from any Arrow producer: each replaces or joins the row of its key.
 
         Parameters
@@ -138,6 +139,9 @@ class KeyWriter:
             The column of the data that says what each row is: ``insert``, ``update_preimage``,
             ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. None: all rows
             are insertions.
+        copy
+            Rows that wait to be sorted are copied, so that the caller, or the producer's next
+            batch, may change the memory. False: nobody changes it before `prepare_commit`.
 
         Raises
         ------
@@ -158,9 +162,11 @@ class KeyWriter:
             for some in self._parts(rows, kinds):
                 row_bytes = some.nbytes / some.num_rows if self._shares_memory else None
                 for tree, part in self._split(some):
+                    if copy and (part is some or self._shares_memory):  # else taken of it
+                        part = self._copier.copy(part)
                     self._add(tree, part, row_bytes)
 
-    def append_batch(self, batch_id: int, data: Any) -> NoReturn:
+    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> NoReturn:
         """Refuse: rows of a primary-key table are sorted by key, not stored in batches.
 
         Raises

@@ -54,9 +54,17 @@ def make_writer(
     )
 
 
-def write_changes(writer: TableWriter, data: Any, change_type: str | None) -> None:
-    """Give rows to a writer; only one that merges by the primary key takes change types."""
+def write_changes(
+    writer: TableWriter, data: Any, change_type: str | None, *, copy: bool = True
+) -> None:
+    """Give rows to a writer; only one that merges by the primary key takes change types.
+
+    Parameters
+    ----------
+    copy
+        As of the writer's ``write``.
+    """
     if isinstance(writer, KeyWriter):
-        writer.write(data, change_type)
+        writer.write(data, change_type, copy=copy)
     else:
-        writer.write(data)
+        writer.write(data, copy=copy)

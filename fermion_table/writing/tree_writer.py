@@ -213,7 +213,7 @@ class TreeWriter:
             rows = pa.RecordBatch.from_arrays(
                 [*rows.columns, pa.array(held, pa.int8())], schema=rows.schema.append(KIND_FIELD)
             )
-        current.file.writer.write(rows)
+        current.file.writer.write(rows, copy=False)
         self._files.count(current.file, rows.num_rows, raw_bytes)
 
     def _close(self, current: _RunFile, run: _Run) -> Entry:

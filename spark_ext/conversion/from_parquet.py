@@ -173,7 +173,7 @@ class _Import:
         with self.open_writer() as writer:
             for file in files:
                 for batch in self._batches(file):
-                    writer.write(batch)
+                    writer.write(batch, copy=False)
             messages = [message for message in writer.prepare_commit() if message.entries]
         self.finished.add(messages)
         return messages

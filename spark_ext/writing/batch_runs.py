@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from fermion.engine import BatchCopier
 from fermion.errors import InvalidArgumentError
 
 
@@ -26,7 +27,7 @@ def batch_runs(
     Yields
     ------
     tuple
-        A batch id, and its rows as slices of the record batches, with the id column.
+        A batch id, and its rows as copies of parts of the record batches, with the id column.
 
     Raises
     ------
@@ -35,9 +36,11 @@ def batch_runs(
     """
     current: int | None = None
     held: list[pa.RecordBatch] = []
+    copier: BatchCopier | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
+        copier = copier or BatchCopier(batch.schema)
         ids = _ids(batch, id_column)
         changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
         for start, stop in pairwise([0, *changes.tolist(), batch.num_rows]):
@@ -50,7 +53,7 @@ def batch_runs(
                         )
                     yield current, held
                 current, held = number, []
-            held.append(batch.slice(start, stop - start))
+            held.append(copier.copy(batch.slice(start, stop - start)))
     if current is not None:
         yield current, held
 

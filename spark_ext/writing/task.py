@@ -95,7 +95,7 @@ class WriteTask:
             else:
                 for number, parts in batch_runs(batches, self.batch_id):
                     arriving = [self._arriving(part) for part in parts]
-                    writer.append_batch(number, pa.Table.from_batches(arriving))
+                    writer.append_batch(number, pa.Table.from_batches(arriving), copy=False)
             messages = [message for message in writer.prepare_commit() if message.entries]
         if self.finished is not None:
             self.finished.add(messages)

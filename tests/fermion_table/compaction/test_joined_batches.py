@@ -67,9 +67,9 @@ def test_many_small_wide_files_are_written_as_one_batch(
     calls = {"write": 0, "encode_column": 0}
     real_write, real_encode = DataWriter.write, file_writer.encode_column
 
-    def write(writer: DataWriter, data: pa.RecordBatch) -> None:
+    def write(writer: DataWriter, data: pa.RecordBatch, *, copy: bool = True) -> None:
         calls["write"] += 1
-        real_write(writer, data)
+        real_write(writer, data, copy=copy)
 
     def encode(*arguments: object) -> object:
         calls["encode_column"] += 1

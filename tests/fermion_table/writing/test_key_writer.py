@@ -313,7 +313,7 @@ def test_a_bad_batch_after_good_ones_leaves_no_file(tmp_path):
 def test_a_flush_that_fails_leaves_nothing_to_commit(table, monkeypatch):
     """Rows were lost with it: their writer gives no message any more."""
 
-    def broken(self: object, batch: object) -> None:
+    def broken(self: object, batch: object, *, copy: bool) -> None:
         raise OSError("disk full")
 
     writer = table.writer()
