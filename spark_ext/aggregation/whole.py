@@ -12,6 +12,8 @@ from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
 from pyspark.sql import types as st
 
 from spark_ext.aggregation.expression import COLUMN
@@ -56,7 +58,7 @@ def whole_row(
     """
     table = pa.Table.from_batches(list(partials))
     columns = [
-        pa.array([_combined(each, column)], field.type)
+        _combined(each, column, field.type)
         for each, column, field in zip(grouping.aggregates, table.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -84,11 +86,15 @@ def _type(aggregate: Aggregate) -> st.DataType:
     return dtype
 
 
-def _combined(aggregate: Aggregate, partials: pa.ChunkedArray) -> Any:
-    values = partials.drop_null().to_pylist()
+def _combined(aggregate: Aggregate, partials: pa.ChunkedArray, dtype: pa.DataType) -> pa.Array:
+    """One value. Dates and times become none of Python's, which has the years 1 to 9999 only."""
+    known = partials.drop_null()
+    if pat.is_temporal(dtype) and len(known):
+        return pa.repeat(pc.min_max(known)[aggregate.kind].cast(dtype), 1)
+    values = known.to_pylist()
     if len(values) < 2:
-        return values[0] if values else None
-    return _COMBINED[aggregate.kind](values)
+        return pa.array(values or [None], dtype)
+    return pa.array([_COMBINED[aggregate.kind](values)], dtype)
 
 
 def _sum(values: list[Any]) -> Any:

@@ -29,6 +29,8 @@ _PREDICATES = {"Predicate", "And", "Or", "Not"}
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EPOCH = datetime(1970, 1, 1)
 _COMPARISONS = {"=", "<=>", "<>", "<", "<=", ">", ">="}
+_CONSTANTS = {"AlwaysTrue": True, "AlwaysFalse": False}
+"""What Spark makes of the literals TRUE and FALSE."""
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -155,6 +157,9 @@ def literal_value(node: Any) -> Any:
     """
     if not is_literal(node):
         raise NotTheSame(node.toString())
+    constant = _CONSTANTS.get(kind_of(node))
+    if constant is not None:
+        return constant
     value, kind = node.value(), node.dataType().simpleString()
     if value is None:
         return None
@@ -191,7 +196,7 @@ def _names(reference: Any) -> tuple[str, ...]:
 
 def is_literal(node: Any) -> bool:
     """Whether a node is a literal."""
-    return is_a(node, "LiteralValue")
+    return kind_of(node) in ("LiteralValue", *_CONSTANTS)
 
 
 def is_a(node: Any, kind: str) -> bool:

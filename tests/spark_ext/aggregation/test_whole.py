@@ -78,3 +78,25 @@ def test_sums_are_held_where_no_rows_can_make_them_too_large():
     assert is_held(long, 2**52, bounds=(-7, 2**11 - 1))
     assert not is_held(long, 2**52, bounds=(-7, 2**11))
     assert is_held(column(st.DoubleType()), 10**12)
+
+
+def test_extremes_of_dates_may_lie_outside_the_years_of_python():
+    """Years 1 to 9999: one value, several, and none."""
+    kinds = (st.DateType(), st.TimestampType(), st.TimestampNTZType())
+    aggregates = [Aggregate(kind, column(dtype)) for dtype in kinds for kind in (MIN, MAX)]
+    grouping = Grouping((), tuple(aggregates))
+    schema = exchange_schema(grouping.schema())
+    results = exchange_schema(whole_schema(grouping))
+
+    def batch(*drawn):
+        arrays = [
+            pa.array(drawn, "int32" if pa.types.is_date(field.type) else "int64").cast(field.type)
+            for field in schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    far = 10**7  # days; as microseconds no more than ten seconds
+    for drawn, low, high in (([-far, far, None], -far, far), ([far], far, far), ([], None, None)):
+        row = whole_row(grouping, [batch(*drawn), batch(None)], results)
+        assert row.schema == results
+        assert [value.value for each in row.columns for value in each] == [low, high] * 3

@@ -459,3 +459,15 @@ def test_a_trial_that_fails_installs_nothing(spark, tmp_path, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(PySparkException):
         spark.sql("SELECT * FROM never.t")
+
+
+def test_a_partition_of_booleans_is_overwritten(spark, warehouse):
+    """Spark makes other nodes of the literals TRUE and FALSE than of all others."""
+    spark.sql("CREATE TABLE lake.flags (v INT, flag BOOLEAN) PARTITIONED BY (flag)")
+    spark.sql("INSERT INTO lake.flags VALUES (1, true), (2, false), (3, NULL)")
+    for value in ("true", "false", "NULL"):
+        spark.sql(f"INSERT OVERWRITE lake.flags PARTITION (flag = {value}) VALUES (9)")
+    found = spark.table("lake.flags").collect()
+    assert sorted(map(repr, found)) == sorted(
+        f"Row(v=9, flag={flag})" for flag in (True, False, None)
+    )
