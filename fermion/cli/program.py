@@ -49,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     -------
     The exit status: 0; 1 where a problem was found or an error occurred; 2 for wrong usage.
     """
+    if sys.stderr is None:  # closed, as by 2>&-
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        sys.stderr.write("fermion: standard output is closed\n")
+        return FOUND_PROBLEM
     console = Console(sys.stdout, sys.stderr)
     try:
         status = _run(sys.argv[1:] if argv is None else list(argv), console)

@@ -90,6 +90,7 @@ def walk(warehouse: Warehouse) -> Found:
     found = Found()
     with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
         waiting: list[tuple[str, ...]] = [()]
+        links: set[str] = set()
         while waiting:
             listed = list(pool.map(lambda parts: _candidates(warehouse, parts), waiting))
             below = [parts for some in listed for parts in some]
@@ -98,9 +99,11 @@ def walk(warehouse: Warehouse) -> Found:
             for (parts, folder), table in zip(below, made, strict=True):
                 if table is not None:
                     found.tables.append(table)
+                    links.update([table.path] if folder.is_link else [])
                 elif not folder.is_link:
                     found.namespaces.append(parts)
                     waiting += [parts] if len(parts) < PARTS_MAX else []
+        found.tables = _without_links(warehouse, found.tables, links)
         names = {each.name for each in found.tables}
         for table in pool.map(lambda path: _own(warehouse, path), _own_paths(warehouse)):
             if table is None:
@@ -111,6 +114,20 @@ def walk(warehouse: Warehouse) -> Found:
                 names.add(table.name)
                 found.tables.append(table)
     return found
+
+
+def _without_links(
+    warehouse: Warehouse, tables: list[FoundTable], links: set[str]
+) -> list[FoundTable]:
+    """Tables without links to others of them, which are no tables of their own."""
+    places = {
+        warehouse.store(each.path).location for each in tables if links and each.path not in links
+    }
+    return [
+        each
+        for each in tables
+        if each.path not in links or warehouse.store(each.path).location not in places
+    ]
 
 
 def uuid_of(store: AtomicStore) -> str | None:

@@ -25,7 +25,11 @@ _NAME = re.compile(r"(?:([A-Za-z_]\w*)=)?(.+)")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("sql", metavar="SQL", help="such as 'SELECT count(*) FROM events'")
+    parser.add_argument(
+        "sql",
+        metavar="SQL",
+        help="such as 'SELECT count(*) FROM events'; reads no other file, writes none",
+    )
     parser.add_argument(
         "sources",
         nargs="*",
@@ -55,6 +59,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             scan = _scan(location, storage_options(arguments), opened)
             connection.register(name, ScanDataset(scan))
         try:
+            # A query answers, and writes no file: COPY ... TO, ATTACH and extensions are refused.
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
             found = connection.sql(arguments.sql)
             rows = _first(found, shown)
         except duckdb.Error as error:

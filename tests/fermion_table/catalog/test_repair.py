@@ -59,6 +59,15 @@ def test_what_lies_there_comes_in_and_what_is_gone_goes(filled: Catalog) -> None
     assert filled.create_table("db.gone", SCHEMA).location == str(root / "db" / "gone")
 
 
+def test_a_link_to_a_table_is_no_second_table(filled: Catalog) -> None:
+    """It was listed beside the table that it leads to."""
+    before = filled.tables()
+    place = Path(filled.table(before[0]).location)
+    place.with_name("link").symlink_to(place, target_is_directory=True)
+    assert filled.repair().actions == ()
+    assert filled.tables() == before
+
+
 def test_a_dropped_table_does_not_come_back(filled: Catalog) -> None:
     filled.repair()
     assert not filled.table_exists("db.gone")

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,32 @@ def test_a_query_reads_tables_and_files_by_name(run, made):
     assert "there may be more rows" in run("query", "FROM events", made / "events", "-n", 2)
     assert run("query", "SELEC 1", status=2).startswith("fermion: query: Parser Error")
     assert "no table" in run("query", "FROM t", made / "t", status=1).lower()
+
+
+def test_a_query_writes_no_file_and_reads_none_that_is_not_named(run, made, tmp_path):
+    target = tmp_path / "out.csv"
+    pa_csv = made / "rows.csv"
+    pa_csv.write_text("a\n1\n")
+    for statement in (
+        f"COPY (SELECT 1 AS a) TO '{target}'",
+        f"FROM read_csv('{pa_csv}')",
+        f"ATTACH '{target}'",
+        "SET enable_external_access = true",
+    ):
+        assert "fermion: query:" in run("query", statement, made / "events", status=2)
+    assert not target.exists()
+
+
+def test_a_closed_standard_output_is_no_traceback(made):
+    command = f"{sys.executable} -c 'from fermion.cli import main; import sys; sys.exit(main())'"
+    done = subprocess.run(
+        ["sh", "-c", f"{command} inspect {made / 'more.fermion'} >&-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == "fermion: standard output is closed\n"
+    assert done.returncode == 1
 
 
 def test_bash_completes_commands_options_and_values(run, tmp_path):

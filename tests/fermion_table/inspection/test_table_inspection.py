@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -216,3 +217,18 @@ def test_partitions_of_transforms_and_clones_are_told(table_path: Path, tmp_path
     assert file["is_external"]
     assert file["source"] == "clone"
     assert file["partition"] == part
+
+
+def test_levels_and_buckets_may_be_any_numbers(table: Table) -> None:
+    """Of metadata that something else has written: Arrow's own error was raised."""
+    append(table, 1)
+    entry = table.snapshot.tail[0]
+    big = 2**40
+    changed = msgspec.structs.replace(
+        entry, bucket=big, level=big, total_buckets=big + 1, column_files=()
+    )
+    snapshot = msgspec.structs.replace(table.snapshot, tail=(changed,))
+    row = next(
+        each for each in Table(table.store, snapshot).inspect.files().to_pylist() if each["level"]
+    )
+    assert (row["bucket"], row["level"], row["total_buckets"]) == (big, big, big + 1)
