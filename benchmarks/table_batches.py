@@ -18,6 +18,7 @@ def make(path: str, files: int, batches: int) -> None:
     import msgspec
 
     from fermion_table import Table
+    from tests.kit.stores import committed_unseen
 
     schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
     table = Table.create(path, schema, durability="fast")
@@ -37,7 +38,8 @@ def make(path: str, files: int, batches: int) -> None:
         bounds = msgspec.structs.replace(entry.batch, min=start, max=start + batches - 1)
         path = f"data/made-up-{number}.fermion"
         entries.append(msgspec.structs.replace(entry, path=path, batch=bounds))
-    table.commit([msgspec.structs.replace(message, entries=tuple(entries))])
+    with committed_unseen():
+        table.commit([msgspec.structs.replace(message, entries=tuple(entries))])
 
 
 def real(files: int, batches: int) -> int:

@@ -30,7 +30,7 @@ def made_up(path: str, files: int, columns: int, *, per_commit: int) -> None:
     from fermion_table import Table
     from fermion_table.metadata.manifest import FieldStatistics
     from fermion_table.writing.writer_message import WriterMessage
-    from tests.kit.stores import made_up_entry
+    from tests.kit.stores import committed_unseen, made_up_entry
 
     names = ",".join(f"c{index}" for index in range(columns))
     table = Table.create(
@@ -47,7 +47,8 @@ def made_up(path: str, files: int, columns: int, *, per_commit: int) -> None:
             stats = {field.id: bounds for field in table.schema.fields}
             entries.append(made_up_entry(f"{number:07d}", stats=stats))
         uuid = table.snapshot.table_uuid
-        table.commit([WriterMessage(entries=tuple(entries), table_uuid=uuid)])
+        with committed_unseen():
+            table.commit([WriterMessage(entries=tuple(entries), table_uuid=uuid)])
 
 
 def many_files(size: Size) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import unittest.mock
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from fermion_table.commit import commit
 from fermion_table.commit.request import NewSchema
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.from_arrow import schema_from_arrow
@@ -19,6 +21,11 @@ from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, CreateR
 
 ROWS_DEFAULT = 10
 SIZE_DEFAULT = 100
+
+
+def committed_unseen() -> Any:
+    """A context in which files that are committed need not exist: their metadata alone is read."""
+    return unittest.mock.patch.object(commit, "refuse_missing")
 
 
 def made_up_entry(name: str, *, rows: int = ROWS_DEFAULT, **fields: Any) -> Entry:
