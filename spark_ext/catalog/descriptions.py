@@ -13,6 +13,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Jvm, texts
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, layout_of, names_in, transforms_of
+from spark_ext.column_names import is_case_sensitive
 from spark_ext.datasource.source import FORMAT
 from spark_ext.types import BINARY_COLLATION, spark_schema, table_schema
 from spark_ext.writing.staged import StagedDefinition
@@ -35,11 +36,14 @@ class Description:
         Its partitions and sort order: Spark's.
     properties
         With those that Spark adds.
+    case_sensitive
+        Whether the session tells upper from lower case in names.
     """
 
     schema: StructType
     transforms: Any
     properties: Mapping[str, str]
+    case_sensitive: bool = False
 
     @classmethod
     def of(cls, jvm: Jvm, described: Sequence[Any]) -> Description:
@@ -51,7 +55,8 @@ class Description:
         else:
             columns, transforms, properties = described[0], described[1], texts(described[2])
             schema = jvm.type("connector.catalog.CatalogV2Util").v2ColumnsToStructType(columns)
-        made = cls(StructType.fromJson(json.loads(schema.json())), transforms, properties)
+        columns = StructType.fromJson(json.loads(schema.json()))
+        made = cls(columns, transforms, properties, is_case_sensitive(jvm.spark))
         made._check(jvm)
         return made
 
@@ -141,9 +146,15 @@ class Description:
         """Partitions, primary key and sort columns."""
         partition_by, sort_by = layout_of(self.transforms)
         if SORT_PROPERTY in self.properties:
-            sort_by = names_in(self.properties[SORT_PROPERTY])
-        key = self.properties.get(KEY_PROPERTY)
-        return partition_by, [] if key is None else names_in(key), sort_by
+            sort_by = self._listed(SORT_PROPERTY)
+        return partition_by, self._listed(KEY_PROPERTY), sort_by
+
+    def _listed(self, key: str) -> list[str]:
+        """The columns that a property names, in Spark's way to treat upper case."""
+        text, names = self.properties.get(key), self.schema.names
+        if text is None:
+            return []
+        return names_in(text, key, names, case_sensitive=self.case_sensitive)
 
     def _settings(self) -> dict[str, str]:
         return {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from fermion_table import TableSchema
 from spark_ext.catalog.callbacks import Jvm
 from spark_ext.column_names import quoted
+from spark_ext.options import parse_columns
 
 SORT_PROPERTY = "sort_by"
 """The property with a table's sort columns in Spark; `CREATE TABLE` takes it too."""
@@ -33,9 +35,25 @@ def transforms_of(jvm: Jvm, schema: TableSchema) -> Any:
     return jvm.array("connector.expressions.Transform", transforms)
 
 
-def names_in(text: str) -> list[str]:
-    """The columns that a property lists."""
-    return [each.strip() for each in text.split(",")]
+def names_in(text: str, key: str, columns: Sequence[str], *, case_sensitive: bool) -> list[str]:
+    """The columns that a property lists: with commas between, or as a JSON list; as in a schema.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It begins like a JSON list, but is not one.
+    """
+    listed = parse_columns(text, key)
+    if case_sensitive:
+        return listed
+    known = {column.lower(): column for column in reversed(columns)}
+    return [name if name in columns else known.get(name.lower(), name) for name in listed]
+
+
+def names_text(names: Sequence[str]) -> str:
+    """The inverse of `names_in`."""
+    plain = all(name == name.strip() and name and not {*name} & {*",["} for name in names)
+    return ", ".join(names) if plain else json.dumps(list(names))
 
 
 def layout_of(transforms: Sequence[Any]) -> tuple[list[str], list[str]]:

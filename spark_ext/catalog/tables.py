@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
-from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, transforms_of
+from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, names_text, transforms_of
 from spark_ext.catalog.predicates import filter_of, has_filter
 from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
@@ -196,7 +196,7 @@ class CatalogTable(DescribedTable):
             properties["is_managed_location"] = "true"  # SHOW CREATE TABLE leaves it out
         for key, ids in ((SORT_PROPERTY, schema.sort_by), (KEY_PROPERTY, schema.primary_key)):
             if ids:
-                properties[key] = ", ".join(schema.by_id[field_id].name for field_id in ids)
+                properties[key] = names_text([schema.by_id[field_id].name for field_id in ids])
         return self._jvm.hash_map(properties)
 
     def capabilities(self) -> Any:
