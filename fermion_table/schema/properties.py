@@ -256,6 +256,7 @@ OF_ALL_TABLES = (
         "profile of the data files: `balanced`, `compact`, `fast` or `random`",
         "`balanced`",
     ),
+    Property("comment", Text(), None, "what the table is about; `COMMENT` in SQL of Spark"),
 )
 OF_KEYED_TABLES = (
     Property(
