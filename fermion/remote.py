@@ -15,8 +15,8 @@ from fermion.deadline import deadline as deadline
 from fermion.deadline import now
 from fermion.deadline import time_left as time_left
 from fermion.errors import InvalidArgumentError, StorageDenied, StorageError, StorageTimeout
+from fermion.redaction import as_cause, has_credentials, redacted_reply
 from fermion.redaction import redacted as redacted
-from fermion.redaction import redacted_text
 
 if TYPE_CHECKING:
     import fsspec
@@ -52,9 +52,15 @@ def connect(
 
     Of the clients that try requests again, one inside the other, one is left: for S3 botocore,
     which tries `ATTEMPTS` times, unless the options say how often; s3fs, around it, tries once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The URL holds credentials.
     """
     import fsspec  # brings asyncio along, which local files do not need
 
+    refuse_credentials(url)
     options = dict(storage_options or {})
     if url.startswith("hdfs://") and "::" not in url:
         native = _native_hdfs()
@@ -75,13 +81,35 @@ def connect(
             f"{str(error).partition(chr(10))[0]} (Java's client, as hdfs-native is not installed)"
         )
         hint = "pip install hdfs-native (the extra hdfs of fermion)"
-        raise storage_error("connect to", url, OSError(f"{said}; {hint} needs no Java")) from error
+        told = storage_error("connect to", url, OSError(f"{said}; {hint} needs no Java"))
+        raise told from as_cause(error)
     if is_s3 and "::" not in url:
         filesystem.retries = 1
     session: Any = getattr(filesystem, "session", None)
     if "webhdfs" in protocols(filesystem) and not isinstance(session.request, _RequestInTime):
         session.request = _RequestInTime(session.request)
     return filesystem, path
+
+
+def refuse_credentials(location: str, what: str = "") -> None:
+    """Refuse a location with credentials before any client, which would show them, sees it.
+
+    Parameters
+    ----------
+    what
+        The parameter that it is of, for the message.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Without the credentials.
+    """
+    if has_credentials(location):
+        shown = f"{what}={redacted(location)!r}" if what else redacted(location)
+        raise InvalidArgumentError(
+            f"{shown}: expected a location without credentials, found some before an @, which are "
+            "not shown here: pass them in storage_options, or in the environment"
+        )
 
 
 def _native_hdfs() -> Any:
@@ -106,6 +134,7 @@ def resolve(
     """Take a path or URL apart into a file system (None: local) and a path on it."""
     mapping(storage_options, "storage_options")
     text = os.fspath(path)
+    refuse_credentials(text)
     if isinstance(path, Path) or ("://" not in text and "::" not in text):
         return None, text
     # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
@@ -250,7 +279,7 @@ def storage_error(operation: str, url: str, error: BaseException) -> StorageErro
 
 def _said(error: BaseException) -> str:
     """What a client says of an error, with the storage's code for it where it says none."""
-    text = redacted_text(str(error).strip())
+    text = redacted_reply(str(error).strip())
     code = next((found for each in _causes(error) if (found := _code(each))), "")
     if code.isalpha() and code not in text:
         return f"{code}: {text}" if text and text != "None" else code
@@ -307,7 +336,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if found is None:
             return
         yield found
-        found = found.__cause__
+        hidden = found.__context__ if found.__suppress_context__ else None  # see `as_cause`
+        found = found.__cause__ or hidden
 
 
 def _code(error: BaseException) -> str:

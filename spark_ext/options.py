@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from fermion.errors import InvalidArgumentError
+from fermion.remote import refuse_credentials
 from fermion_table import StorageAccess
 from fermion_table.moments import moment_of
 
@@ -298,11 +299,12 @@ def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
     Raises
     ------
     InvalidArgumentError
-        Not a path.
+        Not a path, or one with credentials.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path:
         raise InvalidArgumentError(f"{what}: expected a path or a URL, found {path!r:.80}")
+    refuse_credentials(path, what)
     return path if "://" in path or "::" in path else os.path.abspath(path)
 
 

@@ -13,6 +13,7 @@ from fermion.layout import EDITIONS
 from fermion.metadata.file_info import FileInfo
 from fermion.options import PROFILES, WriteOptions
 from fermion.parquet.convert import from_parquet, to_parquet
+from fermion.redaction import redacted
 
 HELP = "convert a Parquet file to a Fermion file, or back"
 PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
@@ -125,7 +126,7 @@ def _print(info: FileInfo, arguments: argparse.Namespace, console: Console, part
     if arguments.json:
         console.print_json(
             {
-                "path": info.path,
+                "path": redacted(info.path),
                 "size": info.size,
                 "num_rows": info.num_rows,
                 "num_columns": info.num_columns,
@@ -134,6 +135,7 @@ def _print(info: FileInfo, arguments: argparse.Namespace, console: Console, part
         )
         return
     console.print(
-        f"{info.path}: {counted(info.num_rows, 'row')}, {counted(info.num_columns, 'column')}, "
+        f"{redacted(info.path)}: {counted(info.num_rows, 'row')}, "
+        f"{counted(info.num_columns, 'column')}, "
         f"{counted(info.num_stripes, part)}, {size_text(info.size)}"
     )

@@ -9,9 +9,10 @@ from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.protocol import FOUND_PROBLEM
 from fermion.cli.wording import counted, size_text
-from fermion.errors import FermionError
+from fermion.errors import FermionError, InvalidArgumentError
 from fermion.reading.file import open_file
 from fermion.reading.verify import VerifyReport
+from fermion.redaction import redacted
 
 HELP = "check every checksum and every invariant; exit status 1 if one fails"
 
@@ -54,5 +55,7 @@ def _verified(path: str, options: dict[str, Any] | None) -> VerifyReport:
     try:
         with open_file(path, storage_options=options) as file:
             return file.verify()
+    except InvalidArgumentError:
+        raise
     except FermionError as error:
-        return VerifyReport(path, (str(error),), 0, 0, 0)
+        return VerifyReport(redacted(path), (str(error),), 0, 0, 0)

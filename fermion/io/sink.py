@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.errors import FermionError, InvalidArgumentError, StorageError, is_a_directory, no_file
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source
+from fermion.redaction import as_cause
 from fermion.remote import (
     is_missing,
     protocols,
@@ -279,11 +280,13 @@ class FilesystemSink:
             yield
         except _TOLD:
             raise
-        except Exception as error:  # clients have errors of their own, which are no OSErrors
+        except Exception as error:  # noqa: BLE001 - clients have errors of their own
             if is_missing(error):
                 text = os.strerror(errno.ENOENT)
-                raise FileNotFoundError(errno.ENOENT, text, redacted(self.name)) from error
-            raise storage_error("write", self.name, error) from error
+                raise FileNotFoundError(errno.ENOENT, text, redacted(self.name)) from as_cause(
+                    error
+                )
+            raise storage_error("write", self.name, error) from as_cause(error)
 
 
 def _open_upload(

@@ -29,7 +29,7 @@ from fermion.errors import (
 from fermion.forks import Lock, PerProcess
 from fermion.io.coalesce import coalesce, span_of
 from fermion.io.reused_memory import KeptMemory
-from fermion.redaction import redacted
+from fermion.redaction import as_cause, redacted
 from fermion.remote import (
     TIMEOUT_S,
     ask,
@@ -239,13 +239,13 @@ class FilesystemSource:
             return ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
         except (FermionError, StorageError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - clients have errors of their own
             if is_missing(error):
                 # Its own text may name the URL with a password or a signature.
                 raise FileNotFoundError(
                     errno.ENOENT, os.strerror(errno.ENOENT), self.name
                 ) from None
-            raise storage_error("read", self.name, error) from error
+            raise storage_error("read", self.name, error) from as_cause(error)
 
     def again(self) -> Source:
         """The object that has the name now, of which no listing that was kept is asked."""

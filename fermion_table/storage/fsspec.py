@@ -15,7 +15,7 @@ import fsspec
 
 from fermion.errors import FermionError, StorageError
 from fermion.forks import Lock, PerProcess
-from fermion.redaction import logger
+from fermion.redaction import as_cause, logger
 from fermion.remote import (
     NoTimeLeft,
     ask,
@@ -231,11 +231,12 @@ class FsspecStore:
             yield
         except (FermionError, StorageError, NotImplementedError, TypeError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - clients have errors of their own
             url = self._url(full)
             if is_missing(error) or (self.access.missing_is_forbidden and is_denied_object(error)):
-                raise FileNotFoundError(errno.ENOENT, "no such object", redacted(url)) from error
-            raise storage_error(operation, url, error) from error
+                text = "no such object"
+                raise FileNotFoundError(errno.ENOENT, text, redacted(url)) from as_cause(error)
+            raise storage_error(operation, url, error) from as_cause(error)
 
     def _ask(self, method: str, *arguments: Any, repeats: bool = True, **keywords: Any) -> Any:
         """Call a method of the file system, which gives up in time."""

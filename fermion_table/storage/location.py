@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
-from fermion.remote import ask, connect
+from fermion.remote import ask, connect, refuse_credentials
 from fermion_table.errors import TableExists, UnsafeStorage
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.listing import list_directory
@@ -63,7 +63,7 @@ def open_store(
     UnsafeStorage
         A URL whose scheme fsspec does not know.
     TypeError, InvalidArgumentError
-        Names the parameter that is wrong.
+        Names the parameter that is wrong: a location with credentials, too.
     """
     if not isinstance(location, (str, os.PathLike)):
         raise TypeError(f"{what}={location!r}: expected a path or a URL")
@@ -73,6 +73,7 @@ def open_store(
     if not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
     text = os.fspath(location)
+    refuse_credentials(text, what)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
         return LocalStore(text, durability=durability, access=access)
     try:

@@ -101,10 +101,11 @@ def test_storage_options_are_for_the_file_and_for_the_page(capsys, sample):
     ]
     memory.rm("/inspect", recursive=True)
     capsys.readouterr()
-    memory.pipe("/user:secret@inspect/a.fermion", sample.read_bytes())
-    folder = "memory://user:secret@inspect"
-    assert main(["inspect", f"{folder}/a.fermion", "--html", f"{folder}/out.html"]) == 0
-    assert main(["inspect", f"{folder}/a.fermion", "--html", f"{folder}/out"]) == 2
+    memory.pipe("/inspect/a.fermion?sig=secret", sample.read_bytes())
+    file, folder = "memory://inspect/a.fermion?sig=secret", "memory://user:secret@inspect"
+    assert main(["inspect", file, "--html", "memory://inspect/out.html"]) == 0
+    assert main(["inspect", file, "--html", f"{folder}/out.html"]) == 2
+    assert main(["inspect", f"{folder}/a.fermion", "--html", "memory://inspect/out.html"]) == 2
     said = capsys.readouterr()
     assert "secret" not in said.out + said.err
-    memory.rm("/user:secret@inspect", recursive=True)
+    memory.rm("/inspect", recursive=True)

@@ -218,8 +218,8 @@ def test_no_repr_of_a_table_shows_credentials(server: dict[str, Any], remote: Ta
 
 
 def test_no_message_of_a_table_shows_credentials_of_its_url():
-    """User info and query of the table's URL."""
-    url = f"memory://u:hunter2@credentials/{datetime.now(UTC).timestamp()}?sig=hunter2"
+    """The query of the table's URL, which may hold a signature."""
+    url = f"memory://credentials/{datetime.now(UTC).timestamp()}?sig=hunter2"
     table = Table.create(url, pa.schema({"a": pa.int64()}))
     shown = [repr(table), repr(table.store), repr(table.scan()), table.scan().explain()]
     for mistake in (
