@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion_table.merge_engines.key_groups import Unfoldable
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
@@ -80,7 +81,10 @@ class ExpiredRows:
         groups = groups_by_key(each.rows, each.keys, key)
         numbers = np.empty(each.rows.num_rows, np.int64)
         numbers[groups.order] = groups.numbers
-        folded = fold(each.rows, groups, key, each.kinds, is_oldest=True)
+        try:
+            folded = fold(each.rows, groups, key, each.kinds, is_oldest=True)
+        except Unfoldable:  # a key without a row: then these rows wait
+            return np.zeros(each.rows.num_rows, bool)
         shown = folded.gather(each.rows, [self.expiry.column])
         expired = numbers[folded.rows[self._are_expired(shown.column(0))]]
         return np.isin(numbers, expired)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
 from fermion_table.compaction.tree_changelog import TreeChangelog, tree_changelog
+from fermion_table.merge_engines.key_groups import Unfoldable
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
@@ -94,36 +96,64 @@ class TreeTask(CompactionTask):
         return tuple(file.entry for file in self.upgrades)
 
     def rewrite(self) -> CompactionMessage:
-        """Merge the sections into new files."""
+        """Merge the sections into new files.
+
+        Keys that can't be folded stay as they are, with a warning.
+        """
         moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgraded)
         written: list[Entry] = []
-        recorded: list[Entry] = []
+        unfoldable: list[Unfoldable] = []
         marking = Marking(self.older, self.reader, self.store)
         with OwnedFiles(self.store) as owned:
             writer = TreeWriter(owned, self.schema, self.key, settings=self.settings)
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
-                written += self._write(writer, sections, marking.find(files))
-            if self.changelog is not None:
-                changes = ChangelogWriter(owned, self.schema, settings=self.settings)
-                recorded = self.changelog.record(changes)
+                written += self._write(writer, sections, marking.find(files), unfoldable)
+            recorded, producer = self._recorded(owned)
             marking.find(self.upgrades)
             hidden, marked = marking.entries(owned)
             message = CompactionMessage(
                 added=(*written, *moved, *marked, *recorded),
                 removed=(*self.group.entries, *self.upgraded, *hidden),
                 snapshot_id=self.snapshot_id,
-                producer=self.producer,
+                producer=producer,
             )
             owned.release(message)
+        if unfoldable:
+            count = sum(len(each.rows) for each in unfoldable)
+            warnings.warn(
+                f"{self.store.location}: compaction leaves the rows of {count:,} keys as they are, "
+                f"as they can't be merged: {unfoldable[0]}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return message
 
+    def _recorded(self, owned: OwnedFiles) -> tuple[list[Entry], Producer | None]:
+        """Changelog files, and what they are of; none where a key can't be folded."""
+        if self.changelog is None:
+            return [], self.producer
+        own = OwnedFiles(self.store, owned)
+        try:
+            recorded = self.changelog.record(
+                ChangelogWriter(own, self.schema, settings=self.settings)
+            )
+        except Unfoldable:
+            own.delete()
+            return [], None
+        own.release()
+        return recorded, self.producer
+
     def _write(
-        self, writer: TreeWriter, sections: Sequence[Section], older: OlderRows
+        self,
+        writer: TreeWriter,
+        sections: Sequence[Section],
+        older: OlderRows,
+        unfoldable: list[Unfoldable],
     ) -> list[Entry]:
         entries = [file.entry for section in sections for file in section.files]
         retractions = sum(each.retractions for each in (*entries, *chain(*older.runs)))
-        batches = self._batches(sections, older)
+        batches = self._batches(sections, older, unfoldable)
         if sum(each.size for each in entries) >= AHEAD_BYTES_MIN:
             batches = iterate_ahead(batches, AHEAD_WINDOWS)
         first = next(batches, None)
@@ -134,11 +164,13 @@ class TreeTask(CompactionTask):
             self.bucket,
             self.level,
             chain([first], batches),
-            has_kinds=retractions > 0 and not self.drops,
+            has_kinds=retractions > 0 and (not self.drops or self.key.engine.has_functions),
             total_buckets=self.total_buckets,
         )
 
-    def _batches(self, sections: Sequence[Section], older: OlderRows) -> Iterator[RunBatch]:
+    def _batches(
+        self, sections: Sequence[Section], older: OlderRows, unfoldable: list[Unfoldable]
+    ) -> Iterator[RunBatch]:
         """The rows of neighbouring sections, merged with older ones, in the order of keys."""
         arrow = self.schema.to_arrow()
         if older.runs:  # their files do not end where sections do
@@ -151,6 +183,7 @@ class TreeTask(CompactionTask):
                 is_oldest=self.drops,
                 rows=older.rows,
                 held_bytes=HELD_BYTES,
+                unfoldable=unfoldable,
             )
             for each in filter(None, map(self._without_expired, merged)):
                 rows = type(each.rows).from_arrays(each.rows.columns, schema=arrow)
@@ -159,7 +192,7 @@ class TreeTask(CompactionTask):
                 yield rows, each.keys, each.kinds
 
     def _without_expired(self, merged: KeyedRows) -> KeyedRows | None:
-        if self.expired is None:
+        if self.expired is None or not merged.is_folded:
             return merged
         return self.expired.removed(merged, self.key, is_final=self.drops)
 

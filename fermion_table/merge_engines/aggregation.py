@@ -22,6 +22,7 @@ from fermion_table.merge_engines.key_groups import (
     GroupedColumn,
     GroupOverflow,
     KeyGroups,
+    Unfoldable,
     after_deletions,
     is_retraction,
     one_by_one,
@@ -80,8 +81,7 @@ class Aggregation(MergeEngine):
                 if name in names
             }
 
-        named = [name for name in names if name not in functions]
-        groups, values = values_in_range(computed, rows, groups, named, is_oldest=is_oldest)
+        groups, values = values_in_range(computed, rows, groups, key_columns, is_oldest=is_oldest)
         return folded_rows(groups, values, None if is_oldest else kinds)
 
     def check_retractions(self, options: KeyOptions, kinds: np.ndarray) -> None:
@@ -189,7 +189,7 @@ def values_in_range(
 
     Raises
     ------
-    InvalidArgumentError
+    Unfoldable
         A value is out of range, and no older rows exist (`is_oldest`); names the key.
     """
     while True:
@@ -200,7 +200,7 @@ def values_in_range(
             if is_oldest:
                 row = int(first[0])
                 key = {name: batch.column(name)[row].as_py() for name in key_columns}
-                raise InvalidArgumentError(f"key {key}: {overflow}") from None
+                raise Unfoldable(f"key {key}: {overflow}", first) from None
             marked = np.zeros(batch.num_rows, bool)
             marked[first] = True
             groups = one_by_one(groups, marked)

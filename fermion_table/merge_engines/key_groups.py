@@ -47,6 +47,11 @@ class KeyGroups:
         """Rows of each key: ``int64``, shape (g,)."""
         return self.ends - self.starts
 
+    def between(self, start: int, stop: int) -> KeyGroups:
+        """The keys from one number up to another, exclusive; at least one."""
+        first, last = int(self.starts[start]), int(self.ends[stop - 1])
+        return KeyGroups(self.order[first:last], self.starts[start:stop] - first)
+
     @property
     def numbers(self) -> np.ndarray:
         """The number of the key of each row of `order`: ``int64``, shape (n,)."""
@@ -246,6 +251,20 @@ class GroupOverflow(Exception):
     def __init__(self, message: str, groups: np.ndarray) -> None:
         super().__init__(message)
         self.groups = groups
+
+
+class Unfoldable(InvalidArgumentError):
+    """Some keys have no row, as an aggregate has no value; the message names the first.
+
+    Attributes
+    ----------
+    rows
+        The number of a row of each key: ``int64``.
+    """
+
+    def __init__(self, message: str, rows: np.ndarray) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class GroupedColumn:

@@ -10,14 +10,16 @@ the order of keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import filter_batch_rows
 from fermion.predicate import RowRanges
+from fermion_table.merge_engines.key_groups import Folded, KeyGroups, Unfoldable
 from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.planning.filters import conjunction, selected
@@ -41,11 +43,14 @@ class KeyedRows:
         The key of each row (see `PrimaryKey.tree_keys`).
     kinds
         ``int8``, shape (n,); None: no retraction is among them.
+    is_folded
+        Whether they are what folding makes of the keys; else these keys can't be folded.
     """
 
     rows: pa.RecordBatch
     keys: pa.Array
     kinds: np.ndarray | None
+    is_folded: bool = True
 
 
 def merged_rows(
@@ -56,6 +61,7 @@ def merged_rows(
     rows: Mapping[str, RowRanges] | None = None,
     threads: int | None = 1,
     held_bytes: int = HELD_BYTES,
+    unfoldable: list[Unfoldable] | None = None,
 ) -> Iterator[KeyedRows]:
     """The rows of a section, folded, in the order of keys.
 
@@ -75,6 +81,14 @@ def merged_rows(
         For decoding a file.
     held_bytes
         Of the rows of all runs that are held at a time, roughly.
+    unfoldable
+        Gets what says which keys can't be folded; their rows are given as they are. None: such a
+        key is an error.
+
+    Raises
+    ------
+    InvalidArgumentError
+        See `fold`.
     """
     request = reader.request
     key = key_of(request)
@@ -90,10 +104,46 @@ def merged_rows(
     for each in merged:
         batch = each.batch.select([name for name in each.batch.schema.names if name not in helpers])
         kinds = each.batch.column(KIND_COLUMN).to_numpy()
-        folded = fold(batch, each.groups, key, kinds, is_oldest=is_oldest)
-        if len(folded.rows):
-            keys = each.batch.column(KEY_COLUMN).take(pa.array(folded.rows))
-            yield KeyedRows(folded.gather(batch, names), keys, folded.kinds)
+
+        def fold_some(
+            some: KeyGroups,
+            is_oldest: bool,
+            batch: pa.RecordBatch = batch,
+            kinds: np.ndarray = kinds,
+        ) -> Folded:
+            return fold(batch, some, key, kinds, is_oldest=is_oldest)
+
+        for folded, is_folded in _folded(each.groups, fold_some, is_oldest, unfoldable):
+            if len(folded.rows):
+                keys = each.batch.column(KEY_COLUMN).take(pa.array(folded.rows))
+                yield KeyedRows(folded.gather(batch, names), keys, folded.kinds, is_folded)
+
+
+def _folded(
+    groups: KeyGroups,
+    fold_some: Callable[[KeyGroups, bool], Folded],
+    is_oldest: bool,
+    unfoldable: list[Unfoldable] | None,
+) -> Iterator[tuple[Folded, bool]]:
+    """Keys folded, in their order; those that can't be come apart from the others."""
+    try:
+        folded = fold_some(groups, is_oldest)
+    except Unfoldable as error:
+        if unfoldable is None:
+            raise
+        unfoldable.append(error)
+        is_bad = np.zeros(len(groups.starts), bool)
+        is_bad[groups.numbers[np.isin(groups.order, error.rows)]] = True
+    else:
+        yield folded, True
+        return
+    cuts = [0, *(np.flatnonzero(np.diff(is_bad)) + 1).tolist(), len(is_bad)]
+    for start, stop in pairwise(cuts):
+        some = groups.between(start, stop)
+        if is_bad[start]:
+            yield fold_some(some, False), False
+        else:
+            yield from _folded(some, fold_some, is_oldest, unfoldable)
 
 
 def read_section(

@@ -84,6 +84,7 @@ def aggregation(
         groups,
         kinds,
         is_oldest=is_oldest,
+        key_columns=[name for name in rows.schema.names if name not in functions],
         functions=functions,
         remove_record_on_delete=remove_record_on_delete,
     )
