@@ -2,15 +2,16 @@
 
 Integers and decimals are 64-bit integers while they are evaluated: a decimal is its unscaled value,
 and the type of the expression has the scale. Values that do not fit are evaluated as decimals of up
-to 76 digits. Whoever makes an expression proves that no result is too large for its type, so
-evaluation never overflows.
+to 76 digits. Whoever makes an expression proves that no result is too large for its type, and that
+76 digits are enough, so evaluation never overflows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from decimal import Context, Decimal
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from pyspark.sql import types as st
 Values = Any  # an array, or a scalar that is the same for all rows
 
 COLUMN, LITERAL = "column", "literal"
+WIDE_DIGITS_MAX = 76
+"""Digits of the decimals that what does not fit into 64 bits is evaluated as."""
+_EXACT = Context(prec=2 * WIDE_DIGITS_MAX)
 _SIGN = 63
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
@@ -130,7 +134,7 @@ class Evaluator:
     def _evaluated(self, expression: Expression) -> Values:
         if expression.operation == COLUMN:
             values = _column(self._batch, expression.value)
-            return self._exact_column(values) if expression.is_exact else values
+            return self._exact_column(values, expression) if expression.is_exact else values
         if expression.operation == LITERAL:
             if expression.is_exact:
                 return self._exact_scalar(expression.value)
@@ -145,14 +149,16 @@ class Evaluator:
 
     def _exact_scalar(self, value: int | None) -> pa.Scalar:
         if not self.is_wide:
+            if value is not None and not -(2**63) <= value < 2**63:
+                raise pa.ArrowInvalid("a literal does not fit into 64 bits")
             return pa.scalar(value, pa.int64())
         number = 0 if value is None else value
         wide = _wide_type((number, number))
         return pa.scalar(None if value is None else str(value), pa.string()).cast(wide)
 
-    def _exact_column(self, values: pa.Array) -> pa.Array:
+    def _exact_column(self, values: pa.Array, expression: Expression) -> pa.Array:
         if self.is_wide:
-            return _unscaled_wide(values)
+            return self.fitted(_unscaled_wide(values), expression)
         return unscaled(values) if pat.is_decimal(values.type) else values.cast(pa.int64())
 
 
@@ -199,6 +205,16 @@ def unscaled(values: pa.Array) -> pa.Array:
         if not fits.all():
             raise pa.ArrowInvalid("a decimal does not fit into 64 bits")
     return _with_nulls_of(values, np.ascontiguousarray(low), pa.int64())
+
+
+def unscaled_number(value: Decimal, scale: int) -> int:
+    """A decimal of so many digits after the decimal point as an integer without it."""
+    return int(_EXACT.scaleb(value, scale))
+
+
+def exact_sum(values: Iterable[Decimal]) -> Decimal:
+    """The sum of decimals, whatever the decimal context of the program."""
+    return reduce(_EXACT.add, values)
 
 
 def decimals(values: pa.Array, dtype: pa.Decimal128Type) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import types as st
 
-from spark_ext.aggregation.expression import COLUMN
+from spark_ext.aggregation.expression import COLUMN, exact_sum
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 
 BoundsOf = Callable[[tuple[str, ...]], tuple[int, int] | None]
@@ -98,13 +98,7 @@ def _combined(aggregate: Aggregate, partials: pa.ChunkedArray, dtype: pa.DataTyp
 
 
 def _sum(values: list[Any]) -> Any:
-    if not isinstance(values[0], Decimal):
-        return sum(values)
-    wide = Context(prec=2 * DIGITS_MAX)
-    total = Decimal(0)
-    for value in values:
-        total = wide.add(total, value)
-    return total
+    return exact_sum(values) if isinstance(values[0], Decimal) else sum(values)
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -12,6 +12,7 @@ import pyarrow.types as pat
 from pyspark.sql import types as st
 
 from fermion_table import Scan
+from spark_ext.aggregation.expression import unscaled_number
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, kind_of
 from spark_ext.catalog.predicates import NotTheSame, column_of
 from spark_ext.types import exchange_schema, spark_schema
@@ -75,7 +76,7 @@ def _min_max(scan: Scan, path: tuple[str, ...], dtype: pa.DataType) -> list[Answ
     bounds = scan.known_min_max(path) if _fits_word(held) else None
     if bounds is None or bounds[0].type != dtype:
         return None
-    return [Answer(schema[0].dataType, partial(_word, bound.cast(held))) for bound in bounds]
+    return [Answer(schema[0].dataType, partial(number_of, bound.cast(held))) for bound in bounds]
 
 
 def _fits_word(dtype: pa.DataType) -> bool:
@@ -90,11 +91,12 @@ def _fits_word(dtype: pa.DataType) -> bool:
     )
 
 
-def _word(scalar: pa.Scalar) -> int | bool | None:
+def number_of(scalar: pa.Scalar) -> int | bool | None:
+    """A value as Spark holds it in a word: dates and times as numbers, decimals unscaled."""
     if not scalar.is_valid:
         return None
     if pat.is_decimal(scalar.type):
-        return int(scalar.as_py().scaleb(scalar.type.scale))
+        return unscaled_number(scalar.as_py(), scalar.type.scale)
     value: int | bool = scalar.value if hasattr(scalar, "value") else scalar.as_py()
     return value
 

@@ -8,14 +8,20 @@ have evaluated it for, nor in which order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from decimal import Context
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 from pyspark.sql.types import _parse_datatype_json_string
 
-from spark_ext.aggregation.expression import ARROW_TYPES, COLUMN, LITERAL, Expression
+from spark_ext.aggregation.expression import (
+    ARROW_TYPES,
+    COLUMN,
+    LITERAL,
+    WIDE_DIGITS_MAX,
+    Expression,
+    unscaled_number,
+)
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 from spark_ext.catalog.callbacks import kind_of, listed
 from spark_ext.catalog.predicates import NotTheSame, column_of, is_a, literal_value
@@ -29,13 +35,14 @@ SCALE_KEPT = 6
 """Up to this scale Spark does not round the result of decimals, whatever its settings are."""
 FLOAT_DIGITS = 15
 """Decimals of so many digits become the nearest float by one division."""
+NEGATED_DIGITS = 34
+"""Spark rounds decimals to so many digits when it negates them (`MathContext.DECIMAL128`)."""
 _INTEGERS: dict[type[st.DataType], int] = {
     st.ByteType: 8,
     st.ShortType: 16,
     st.IntegerType: 32,
     st.LongType: 64,
 }
-_WIDE = Context(prec=2 * DIGITS_MAX)
 _FLOATS = (st.FloatType, st.DoubleType)
 _KINDS = {"Sum": SUM, "Min": MIN, "Max": MAX, "Count": COUNT}
 _EXTRACTED = {"YEAR", "QUARTER", "MONTH", "DAY"}
@@ -207,11 +214,15 @@ def _exact(
     """
     allowed = _range(dtype)
     assert allowed is not None
-    fails = any(child.may_fail for child in children)
+    first, *others = children
+    if any(child.may_fail for child in others):  # Spark does not evaluate them if the first is null
+        raise MayOverflow(f"{name} of what may be too large")
+    fails = first.may_fail
     if least < allowed[0] or greatest > allowed[1]:
         if not isinstance(dtype, st.DecimalType) or dtype.precision < DIGITS_MAX:
             raise MayOverflow(f"{name} may be too large for {dtype.simpleString()}")
-        least, greatest, fails = max(least, allowed[0]), min(greatest, allowed[1]), True
+        least, greatest = (max(allowed[0], min(allowed[1], each)) for each in (least, greatest))
+        fails = True
     return Expression(name, dtype, children, bounds=(least, greatest), may_fail=fails)
 
 
@@ -220,7 +231,7 @@ def _literal(node: Any) -> Expression:
     allowed = _range(dtype)
     if allowed is not None:
         if isinstance(dtype, st.DecimalType) and value is not None:
-            value = int(_WIDE.scaleb(value, dtype.scale))
+            value = unscaled_number(value, dtype.scale)
         bounds = (0, 0) if value is None else (int(value), int(value))
         return Expression(LITERAL, dtype, value=value, bounds=bounds)
     if type(dtype) not in ARROW_TYPES or dtype.simpleString() != ARROW_NAMES[type(dtype)]:
@@ -263,14 +274,21 @@ def _negated(children: tuple[Expression, ...]) -> Expression:
     (child,) = children
     if child.bounds is None:
         return _of_floats("NEGATE", children)
+    _check_negation(child)
     return _exact("NEGATE", child.type, children, -child.bounds[1], -child.bounds[0])
+
+
+def _check_negation(child: Expression) -> None:
+    assert child.bounds is not None
+    if isinstance(child.type, st.DecimalType) and _digits(child.bounds) > NEGATED_DIGITS:
+        raise MayOverflow("a decimal that Spark rounds when it negates it")
 
 
 def _multiplied(name: str, children: tuple[Expression, ...]) -> Expression:
     left, right = children
     if left.bounds is None or right.bounds is None:
         return _of_floats(name, children)
-    if _digits(left.bounds) + _digits(right.bounds) >= 2 * DIGITS_MAX:
+    if _digits(left.bounds) + _digits(right.bounds) >= WIDE_DIGITS_MAX:
         raise NotTheSame("factors of too many digits")
     decimal = _are_decimals(children)
     dtype = _decimal_product(left.type, right.type) if decimal else _same_type(children)
@@ -310,8 +328,13 @@ def _remainder(name: str, children: tuple[Expression, ...]) -> Expression:
 
 
 def _scaled(child: Expression, scale: int) -> Bounds:
+    """The bounds of a child with more digits after the decimal point."""
     assert child.bounds is not None
-    factor = 10 ** (scale - child.scale)
+    more = scale - child.scale
+    # Arrow gives a product a digit more than its factors have, and a sum one more than that.
+    if more and _digits(child.bounds) + (more + 1) + 2 > WIDE_DIGITS_MAX:
+        raise NotTheSame("decimals of too different scales")
+    factor = 10**more
     return child.bounds[0] * factor, child.bounds[1] * factor
 
 
@@ -335,6 +358,7 @@ def _absolute(name: str, children: tuple[Expression, ...]) -> Expression:
     (child,) = children
     if child.bounds is None:
         return _of_floats(name, children)
+    _check_negation(child)
     low, high = child.bounds
     return _exact(name, child.type, children, 0, max(abs(low), abs(high)))
 
@@ -389,6 +413,10 @@ def _compared(name: str, children: tuple[Expression, ...]) -> Expression:
     _never_fail(name, children)
     if not _are_decimals(children):
         _same_type(children)
+    scale = max(child.scale for child in children)
+    for child in children:
+        if child.is_exact:
+            _scaled(child, scale)
     if name in _OF_STRINGS:
         pattern = children[1]
         if pattern.operation != LITERAL or not isinstance(pattern.value, str):

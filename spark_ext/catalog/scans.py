@@ -10,7 +10,6 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Context, Decimal
 from functools import cached_property, reduce
 from operator import and_
 from typing import Any
@@ -26,7 +25,7 @@ from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.aggregation.whole import are_sums_held, whole_schema
-from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
+from spark_ext.catalog.aggregates import Answer, AnswerScan, answers, number_of
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
 from spark_ext.catalog.expressions import averaged, condition_of, fits_sum, grouping_of, is_a
 from spark_ext.catalog.predicates import NotTheSame, predicate_filter
@@ -194,13 +193,12 @@ class TableScanBuilder(Callback):
     def _bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
         """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
         known = self._everything.known_min_max(path)
-        if known is None or not all(bound.is_valid for bound in known):
+        if known is None:
             return None
-        low, high = (bound.as_py() for bound in known)
-        if isinstance(low, Decimal):
-            scale = known[0].type.scale
-            low, high = (int(value.scaleb(scale, Context(prec=76))) for value in (low, high))
-        return low, high
+        schema = spark_schema(pa.schema([("value", known[0].type)]), where=self._table.location)
+        held = exchange_schema(schema)[0].type  # no negative scale
+        low, high = (number_of(bound.cast(held)) for bound in known)
+        return None if low is None or high is None else (low, high)
 
     def _fit(self, aggregation: Any) -> bool:
         """Whether averages of integers can be computed from their sums."""
