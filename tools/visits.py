@@ -4,8 +4,8 @@
 
 prints a JSON object: ``modules``, the files whose functions ran, and ``switches``, the calls from
 one of these files to another. A warm process has done the same twice before. A cold one has only
-imported the package, so that its first call also imports what it needs. `tools.house` runs this in
-processes of its own, perhaps with the packages of another checkout on ``PYTHONPATH``.
+imported the class of tables, so that its first call also imports what it needs. `tools.house` runs
+this in processes of its own, perhaps with the packages of another checkout on ``PYTHONPATH``.
 """
 
 from __future__ import annotations
@@ -90,13 +90,14 @@ def main(what: str, state: str) -> None:
         maker = multiprocessing.get_context("fork").Process(target=make_table, args=(location,))
         maker.start()
         maker.join()
+        table_class = fermion_table.Table  # a lazy name: modules that it imports are not visited
         few = rows(SMALL_ROWS)
 
         def append() -> None:
-            fermion_table.Table.open(location).append(few)
+            table_class.open(location).append(few)
 
         def scan() -> None:
-            table = fermion_table.Table.open(location)
+            table = table_class.open(location)
             names = ["id", "amount", "name", "day"]
             found = table.scan(columns=names, filter="id >= 9000 and amount < 2400").to_arrow()
             assert found.num_rows == 600, found.num_rows
