@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.bounded_cache import BoundedCache
     from fermion.columns.arrow_input import is_in_memory, is_of_pandas, record_batch_reader
     from fermion.columns.batch_copies import BatchCopier, copied_array, read_all
+    from fermion.columns.filled import check_filled, filled_bytes
     from fermion.columns.rows import (
         drop_batch_rows,
         filter_batch_rows,
@@ -36,8 +37,10 @@ __getattr__ = load_when_asked_for(
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
         "copied_array": "columns.batch_copies",
+        "check_filled": "columns.filled",
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
+        "filled_bytes": "columns.filled",
         "filter_batch_rows": "columns.rows",
         "is_in_memory": "columns.arrow_input",
         "is_of_pandas": "columns.arrow_input",
@@ -62,9 +65,11 @@ __all__ = [
     "BatchCopier",
     "BoundedCache",
     "ParquetSource",
+    "check_filled",
     "copied_array",
     "crc32c",
     "drop_batch_rows",
+    "filled_bytes",
     "filter_batch_rows",
     "is_in_memory",
     "is_of_pandas",

@@ -12,6 +12,7 @@ import pyarrow.types as pat
 
 from fermion.columns import distinct
 from fermion.columns import slots as rearrange
+from fermion.columns.filled import check_filled
 from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, is_list_view
 from fermion.columns.validity import Validity
@@ -67,6 +68,7 @@ def _check(node: Node, streams: ColumnStreams, slots: int, where: str) -> None:
     valid = streams.validity.get(node.validity)
     _check_validity(node, valid, slots, where)
     if valid is False or slots == 0:
+        check_filled(node.storage, slots, f"column {where!r}")
         return
     if node.kind is NodeKind.LEAF:
         _check_data(node, streams, slots, where)

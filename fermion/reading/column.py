@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fermion.columns import slots as rearrange
 from fermion.columns.assemble import assemble
+from fermion.columns.filled import check_filled
 from fermion.columns.ranges import RowRanges
 from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind
@@ -444,6 +445,7 @@ def null_column(node: Node, rows: int, where: str) -> pa.Array:
             f"{where}: column {node.name!r} has no CMB, which means null in every row, "
             "but the field is not nullable"
         )
+    check_filled(node.storage, rows, f"{where}: column {node.name!r}")
     streams = ColumnStreams(rows)
     rearrange.blank(node, rows, streams)
     return assemble(node, streams)

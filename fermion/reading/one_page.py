@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
+from fermion.columns.filled import check_filled
 from fermion.columns.types import Form, Node
 from fermion.encodings.decoding import decode_numbers
 from fermion.io.compression import decompress_padded
@@ -97,6 +98,7 @@ class OnePageRead(ReadStrategy):
         for place in null:
             node = trees[flat[place]]
             if node.nullable:
+                check_filled(node.storage, request.total, f"column {node.name!r}")
                 arrays[flat[place]] = pa.nulls(request.total, node.storage)
         wanted = [flat[place] for place in paged]
         if request.rows is not None and not self._index.is_local:

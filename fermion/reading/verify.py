@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.filled import check_filled
 from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.validity import to_flags
@@ -242,6 +243,7 @@ def _check_order(index: FileIndex, options: DecodeOptions) -> None:
         columns = []
         for node, block in zip(nodes, blocks, strict=True):
             if block is None:
+                check_filled(node.storage, rows, f"column {node.name!r}")
                 columns.append(pa.chunked_array([pa.nulls(rows, node.storage)]))
                 continue
             task = ColumnTask(node, block, stripe, rows, None, options)

@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion.engine import BatchCopier, one_batch, read_all, take_batch_rows
+from fermion.engine import (
+    BatchCopier,
+    check_filled,
+    one_batch,
+    read_all,
+    take_batch_rows,
+)
 from fermion.predicate import RowRanges
 from fermion_table.errors import ColumnFunctionError
 from fermion_table.metadata.manifest import Entry
@@ -176,6 +182,8 @@ def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.Record
         return values
     order = np.full(count, values.num_rows, np.int64)
     order[places] = np.arange(values.num_rows)
+    for name, each in zip(values.schema.names, values.columns, strict=True):
+        check_filled(each.type, count - len(places), f"column {name!r}")
     null = [nulls(each.type, 1) for each in values.columns]
     return take_batch_rows(
         one_batch([values, pa.RecordBatch.from_arrays(null, schema=values.schema)]), order

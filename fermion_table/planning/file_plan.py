@@ -19,7 +19,7 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.column_file import fields_by_file
 from fermion_table.planning.filters import TableFilter, conjunction, push_down
 from fermion_table.planning.split import FileSplit
-from fermion_table.schema.conversion import Conversion, plan_reading
+from fermion_table.schema.conversion import Conversion, filled_bytes_of, plan_reading
 from fermion_table.schema.schema import Field, Path, field_to_arrow
 from fermion_table.schema.selection import (
     BATCH_COLUMNS,
@@ -30,6 +30,8 @@ from fermion_table.schema.selection import (
 )
 
 BATCH_ROWS = 65_536
+FILLED_BATCH_BYTES = 1024**3
+"""Bytes of the columns of a batch that a file lacks: if they are wide, batches have fewer rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,8 @@ class FilePlan:
         Where the ids of rows stand among the columns; None: they are not wanted.
     beside
         What the readers of column files are asked for. Their columns come after the others.
+    filled_bytes
+        Bytes of each row in columns that the file lacks.
     """
 
     columns: list[str | Path]
@@ -122,6 +126,11 @@ class FilePlan:
     final: list[Conversion] | None
     row_id_place: int | None = None
     beside: tuple[ColumnPlan, ...] = ()
+    filled_bytes: int = 0
+
+    def batch_rows(self, wanted: int) -> int:
+        """Rows of a batch, so that what the file lacks takes bounded memory."""
+        return min(wanted, max(FILLED_BATCH_BYTES // max(self.filled_bytes, 1), 1))
 
     @property
     def needs_data_file(self) -> bool:
@@ -189,15 +198,17 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
     )
     arrow = [field_to_arrow(field, field_ids=False) for field in fields]
     same = fields == request.fields
+    conversions = plan_reading(fields, columns, all_null=all_null)
     return FilePlan(
         columns=paths[0],
         pushed=filters[0],
         schema=schema if same else pa.schema(arrow),
-        conversions=plan_reading(fields, columns, all_null=all_null),
+        conversions=conversions,
         residual=conjunction(residual),
         final=None if same else plan_reading(request.fields, fields),
         row_id_place=columns.index(ROW_ID) if ROW_ID in columns else None,
         beside=beside,
+        filled_bytes=filled_bytes_of(conversions),
     )
 
 

@@ -260,7 +260,7 @@ class SplitReader:
         if plan.row_id_place is not None:
             yield from self._numbered_batches(split, plan, threads, wanted)
             return
-        rows = self.request.batch_rows
+        rows = plan.batch_rows(self.request.batch_rows)
         if not plan.needs_file:
             total = split.rows if wanted is None else wanted.total
             for start in range(0, total, rows):
@@ -318,7 +318,7 @@ class SplitReader:
         asked += [
             (split.column_files[each.place], each.columns, each.pushed) for each in plan.beside
         ]
-        rows = self.request.batch_rows
+        rows = plan.batch_rows(self.request.batch_rows)
         is_alone = len(asked) == 1
         with ExitStack() as stack:
             files: list[fermion.FermionFile | None] = [None] * len(asked)

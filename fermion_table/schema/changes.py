@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pyarrow as pa
 
+from fermion.engine import check_filled
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import (
     check_bool,
@@ -27,6 +28,7 @@ from fermion_table.schema import value_codec
 from fermion_table.schema.field_widening import dotted, ranges_lost, refused, widened
 from fermion_table.schema.from_arrow import fields_from_arrow
 from fermion_table.schema.properties import check_properties
+from fermion_table.schema.repeated import scalar_bytes
 from fermion_table.schema.schema import KEY, Field, Path, TableSchema
 from fermion_table.schema.sorting import RowOrder
 from fermion_table.schema.transforms import PartitionTransform, keeps_values
@@ -138,8 +140,11 @@ def add_columns(
 def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Field, int]:
     """A field to add, with ids that follow the last one; and the last one then."""
     (new,), last = fields_from_arrow([field], last)
+    check_filled(field.type, 1, f"add column {dotted(path)!r}")
     if default is not None:
-        stored = value_codec.encode_value(_scalar(default, field.type, path))
+        scalar = _scalar(default, field.type, path)
+        check_filled(field.type, 1, f"column {dotted(path)!r}", value_bytes=scalar_bytes(scalar))
+        stored = value_codec.encode_value(scalar)
         new = msgspec.structs.replace(
             new, stored_initial_default=stored, stored_write_default=stored
         )

@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.arguments import first_repeated
+from fermion.engine import filled_bytes
+from fermion.errors import InvalidArgumentError
 from fermion_table.errors import SchemaMismatch
-from fermion_table.schema.repeated import nulls, repeat
+from fermion_table.schema.repeated import nulls, repeat, scalar_bytes
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
 from fermion_table.schema.type_kinds import is_list_view
 from fermion_table.schema.widening import can_cast_checked
@@ -106,9 +108,26 @@ def empty_columns(schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
 def constant_array(conversion: Conversion, length: int) -> pa.Array:
     """The constant, so many times."""
     field, constant = conversion.field, conversion.constant
-    if constant is None or not constant.is_valid:
-        return nulls(field.type, length)
-    return relabel(repeat(constant, length), field)
+    try:
+        if constant is None or not constant.is_valid:
+            return nulls(field.type, length)
+        return relabel(repeat(constant, length), field)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"column {field.name!r}: {error}") from None
+
+
+def filled_bytes_of(conversions: Iterable[Conversion]) -> int:
+    """Bytes of each row in columns that are made of nothing, but below lists."""
+    total = 0
+    for conversion in conversions:
+        if conversion.source is not None:
+            if pat.is_struct(conversion.field.type):
+                total += filled_bytes_of(conversion.children or ())
+        elif conversion.constant is None:
+            total += filled_bytes(conversion.field.type)
+        else:
+            total += scalar_bytes(conversion.constant)
+    return total
 
 
 class _Relabelled:

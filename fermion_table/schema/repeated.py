@@ -9,7 +9,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import check_filled, filled_bytes
 from fermion_table.schema.type_kinds import is_list_view
+
+_FIXED_OR_VIEWS = (pa.FixedSizeBinaryScalar, pa.BinaryViewScalar, pa.StringViewScalar)
+"""Scalars whose bytes follow from the type, or are there once for all rows."""
 
 
 def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
@@ -24,14 +28,37 @@ def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
     ------
     pa.ArrowInvalid
         Run ends of the type can't count so many rows.
+    InvalidArgumentError
+        They would take too much memory: see `fermion.engine.check_filled`.
     """
     dtype = scalar.type
     if not scalar.is_valid or not length:  # Arrow repeats no list zero times
         return nulls(dtype, length)
+    check_filled(dtype, length, value_bytes=scalar_bytes(scalar))
+    return _repeat(scalar, length)
+
+
+def scalar_bytes(scalar: pa.Scalar) -> int:
+    """Bytes that a value takes in each row of an array that holds nothing else."""
+    if isinstance(scalar, pa.ExtensionScalar):
+        return scalar_bytes(scalar.value)
+    if isinstance(scalar, pa.BinaryScalar) and not isinstance(scalar, _FIXED_OR_VIEWS):
+        return filled_bytes(scalar.type) + int(scalar.as_buffer().size)
+    if isinstance(scalar, pa.StructScalar):
+        return sum(scalar_bytes(each) for each in scalar.values() if each.is_valid)
+    if isinstance(scalar, pa.ListScalar) and scalar.values is not None:
+        return filled_bytes(scalar.type) + int(scalar.values.nbytes)
+    return filled_bytes(scalar.type)
+
+
+def _repeat(scalar: pa.Scalar, length: int) -> pa.Array:
+    dtype = scalar.type
+    if not scalar.is_valid:
+        return _nulls(dtype, length)
     if isinstance(dtype, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(dtype, repeat(scalar.value, length))
+        return pa.ExtensionArray.from_storage(dtype, _repeat(scalar.value, length))
     if pat.is_struct(dtype) and dtype.num_fields:
-        children = [repeat(scalar[at], length) for at in range(dtype.num_fields)]
+        children = [_repeat(scalar[at], length) for at in range(dtype.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(dtype))
     return pa.repeat(scalar, length)
 
@@ -41,17 +68,22 @@ def nulls(dtype: pa.DataType, length: int) -> pa.Array:
 
     Raises
     ------
-    pa.ArrowInvalid
-        Run ends of the type can't count so many rows.
+    pa.ArrowInvalid, InvalidArgumentError
+        As of `repeat`.
     """
+    check_filled(dtype, length)
+    return _nulls(dtype, length)
+
+
+def _nulls(dtype: pa.DataType, length: int) -> pa.Array:
     if isinstance(dtype, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(dtype, nulls(dtype.storage_type, length))
+        return pa.ExtensionArray.from_storage(dtype, _nulls(dtype.storage_type, length))
     if pat.is_run_end_encoded(dtype):
         ends = pa.array([length] if length else [], dtype.run_end_type)
-        return pa.RunEndEncodedArray.from_arrays(ends, nulls(dtype.value_type, len(ends)), dtype)
+        return pa.RunEndEncodedArray.from_arrays(ends, _nulls(dtype.value_type, len(ends)), dtype)
     if pat.is_dictionary(dtype):
         return pa.DictionaryArray.from_arrays(
-            pa.nulls(length, dtype.index_type), nulls(dtype.value_type, 0), ordered=dtype.ordered
+            pa.nulls(length, dtype.index_type), _nulls(dtype.value_type, 0), ordered=dtype.ordered
         )
     if not dtype.num_fields:
         return pa.nulls(length, dtype)
@@ -64,7 +96,7 @@ def nulls(dtype: pa.DataType, length: int) -> pa.Array:
         buffers.append(pa.py_buffer(bytes(width * (length + 1))))
         if is_list_view(dtype):
             buffers.append(pa.py_buffer(bytes(width * length)))
-    children = [nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
+    children = [_nulls(dtype.field(at).type, lengths) for at in range(dtype.num_fields)]
     return pa.Array.from_buffers(dtype, length, buffers, length, children=children)
 
 
@@ -73,9 +105,10 @@ def zeros(dtype: pa.DataType, length: int) -> pa.Array:
 
     Raises
     ------
-    pa.ArrowInvalid
-        Run ends of the type can't count so many rows.
+    pa.ArrowInvalid, InvalidArgumentError
+        As of `repeat`.
     """
+    check_filled(dtype, length)
     if isinstance(dtype, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(dtype, zeros(dtype.storage_type, length))
     if pat.is_run_end_encoded(dtype):

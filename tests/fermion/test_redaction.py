@@ -131,8 +131,8 @@ def test_a_path_that_was_a_url_with_credentials_is_refused_too():
         "abfss://box@account.dfs.core.windows.net/t", "s3://bucket/a:b@c", "http://host:80/a@b",
         "http://[::1]:80/a@b", "s3://arn:aws:s3:us-west-2:1:accesspoint/a/b@c",
         "zip://a:b@c::s3://bucket/t", "github://org:repository@main/a", "memory://a/b:c@d",
-        "file:///home/u:p@host", "simplecache::/tmp/a:b@c", "/tmp/a:b@c", "at10:30:15@host.fermion",
-        "C:\\u:p@host",
+        "file:///data/u:p@host", "simplecache::/data/a:b@c", "/data/a:b@c",
+        "at10:30:15@host.fermion", "C:\\u:p@host",
     ],
 )  # fmt: skip
 def test_a_user_a_container_or_a_path_before_an_at_is_no_credential(url: str):
