@@ -36,7 +36,7 @@ SCALE_KEPT = 6
 FLOAT_DIGITS = 15
 """Decimals of so many digits become the nearest float by one division."""
 NEGATED_DIGITS = 34
-"""Spark rounds decimals to so many digits when it negates them (`MathContext.DECIMAL128`)."""
+"""Spark rounds decimals to so many digits when it negates them (Java's MathContext DECIMAL128)."""
 _INTEGERS: dict[type[st.DataType], int] = {
     st.ByteType: 8,
     st.ShortType: 16,
