@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import integer
+from fermion.arguments import flag, integer
 from fermion.columns.arrow_input import batches_of, is_in_memory
 from fermion.columns.batch_copies import BatchCopier, is_plain
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
@@ -185,6 +185,7 @@ class Writer:
         InvalidArgumentError
             When names or types differ from the schema, or the file is in batch mode.
         """
+        copy = flag(copy, "copy")
         self._check_open()
         if self._batches is not None:
             raise InvalidArgumentError(
@@ -219,6 +220,7 @@ class Writer:
             After `write`, for an id that is no int64, a user column with a virtual one's name, or
             more values in a dictionary than its indices can number.
         """
+        copy = flag(copy, "copy")
         self._check_open()
         if self._batches is None:
             self._start_batch_mode()

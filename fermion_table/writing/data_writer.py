@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from fermion.arguments import INT64_MAX, INT64_MIN, integer, several
+from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, several
 from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
@@ -150,6 +150,7 @@ class DataWriter:
         InvalidArgumentError
             After `append_batch`: a file holds batches or plain rows.
         """
+        copy = flag(copy, "copy")
         self._enter_mode(batches=False)
         for batch in self._incoming.reader(data):
             for partition, rows in split_batch(self._incoming.convert(batch), self._partitions):
@@ -174,6 +175,7 @@ class DataWriter:
         copy
             As of `write`.
         """
+        copy = flag(copy, "copy")
         number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         self._enter_mode(batches=True)
         given = map(self._incoming.convert, self._incoming.reader(data))

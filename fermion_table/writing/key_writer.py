@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
+from fermion.arguments import flag
 from fermion.engine import BatchCopier, filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
@@ -150,6 +151,7 @@ class KeyWriter:
         InvalidArgumentError
             A change type of another name, or one that the merge engine does not take.
         """
+        copy = flag(copy, "copy")
         self._enter()
         options = self._key.options
         for rows, kinds in self._incoming.changes(data, change_type):

@@ -173,8 +173,8 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         key_value_metadata={"a": "b"},
         storage_options={},
     ),
-    "Writer.append_batch": _of_writer("append_batch", batch_id=5, data=ROWS),
-    "Writer.write": _of_writer("write", data=ROWS),
+    "Writer.append_batch": _of_writer("append_batch", batch_id=5, data=ROWS, copy=True),
+    "Writer.write": _of_writer("write", data=ROWS, copy=True),
     "add_columns": _of(
         fermion.add_columns,
         path=FILE,

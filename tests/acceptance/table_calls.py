@@ -153,7 +153,7 @@ def _check_overwrite(directory: Path) -> Case:
 
 WORDS: dict[str, Any] = {
     "message": "why",
-    "properties": {"a": "b"},
+    "properties": {"a.b": "c"},
     "commit_user": "somebody",
     "commit_identifier": 5,
 }
@@ -172,7 +172,7 @@ DEFINITION: dict[str, Any] = {
     "partition_by": ["name"],
     "primary_key": ["id", "name"],
     "sort_by": ["id"],
-    "properties": {"a": "b"},
+    "properties": {"a.b": "c"},
     "storage_options": {},
 }
 OVERWRITE = {"data": ROWS, "filter": "id > 1", "dynamic": False}
@@ -190,10 +190,16 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "ChangeScan.to_pandas": _of(lambda t: t.scan_changes(0), "to_pandas"),
     "BufferPool": free(BufferPool, bytes_max=4096),
     "CommitMetadata": free(CommitMetadata, **WORDS, began=1.5),
-    "DataWriter.append_batch": _of(lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS),
-    "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS),
+    "DataWriter.append_batch": _of(
+        lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS, copy=True
+    ),
+    "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS, copy=True),
     "KeyWriter.write": _of_keyed_table(
-        lambda t: t.writer(), "write", data=CHANGES, change_type="change"
+        lambda t: t.writer(),
+        "write",
+        data=CHANGES,
+        change_type="change",
+        copy=True,
     ),
     "MergeBuilder.when_matched_delete": _of(
         _merging, "when_matched_delete", condition="source.id > 1"
@@ -257,7 +263,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "SchemaUpdate.move_first": _of(_updating, "move_first", path="id"),
     "SchemaUpdate.rename_column": _of(_updating, "rename_column", path="id", name="other"),
     "SchemaUpdate.set_properties": _of(
-        _updating, "set_properties", updates={"a": "b"}, remove=["c"]
+        _updating, "set_properties", updates={"a.b": "c"}, remove=["c"]
     ),
     "SchemaUpdate.set_sort_order": _of(_updating, "set_sort_order", columns=["id"]),
     "CompactionResult.add": free(
@@ -382,7 +388,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.scan_changes": _of_table(
         "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
     ),
-    "Table.set_properties": _of_table("set_properties", updates={"a": "b"}, remove=["c"]),
+    "Table.set_properties": _of_table("set_properties", updates={"a.b": "c"}, remove=["c"]),
     "Table.transaction": _of_table("transaction", **WORDS),
     "Table.upsert": _of_keyed_table(
         lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS
