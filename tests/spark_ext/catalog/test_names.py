@@ -253,7 +253,7 @@ def test_sql_registers_a_table_elsewhere_or_makes_it_there(spark, warehouse, tmp
         ),
         (
             f"CREATE TABLE named.ext.s TBLPROPERTIES ('x.x' = '1') {there}",
-            "property x: expected 1",
+            "property x.x: expected 1",
         ),
         (f"CREATE TABLE named.ext.s {there} AS SELECT 1 AS a", "exists here"),
         (
