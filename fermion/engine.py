@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.parquet.source import ParquetSource
     from fermion.statistics.bounds import EXACT_FLAGS
     from fermion.statistics.bounds import unknown as unknown_statistics
+    from fermion.statistics.keys import unscaled_integer
 
 __getattr__ = load_when_asked_for(
     "fermion",
@@ -53,6 +54,7 @@ __getattr__ = load_when_asked_for(
         "take_batch_rows": "columns.rows",
         "take_table_rows": "columns.rows",
         "unknown_statistics": "statistics.bounds:unknown",
+        "unscaled_integer": "statistics.keys",
         "unwrapped": "columns.rows",
         "value_text": "columns.value_text",
         "web_page": "html.page",
@@ -82,6 +84,7 @@ __all__ = [
     "take_batch_rows",
     "take_table_rows",
     "unknown_statistics",
+    "unscaled_integer",
     "unwrapped",
     "value_text",
     "web_page",

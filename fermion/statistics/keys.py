@@ -17,6 +17,7 @@ intervals, nested         none
 from __future__ import annotations
 
 import struct
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from fermion.layout import INT64_MAX, INT64_MIN
 KEY_BYTES = 8
 _SIGN = 1 << 63
 _FLOAT_MASK = (1 << 63) - 1
+_CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
 
 
 def is_unambiguous(prefix: bytes) -> bool:
@@ -101,6 +103,17 @@ def raw_decimal(raw: int, storage: pa.DataType) -> pa.Scalar | None:
     # From bytes: Arrow takes no Python decimal with fewer digits than decimal places.
     data = raw.to_bytes(storage.byte_width, "little", signed=True)
     return pa.Array.from_buffers(storage, 1, [None, pa.py_buffer(data)])[0]
+
+
+def unscaled_integer(value: Decimal, scale: int) -> int:
+    """A decimal as its unscaled integer, exactly, whatever the decimal context of the program.
+
+    Parameters
+    ----------
+    scale
+        Of its type: so many digits at most after the decimal point.
+    """
+    return int(_CONTEXT.scaleb(value, scale))
 
 
 def key_bytes(key: int, pad: int) -> bytes:

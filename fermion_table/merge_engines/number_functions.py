@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Context
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import unscaled_integer
 from fermion_table.merge_engines.key_groups import GroupedColumn, GroupOverflow
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.transforms import plain
@@ -22,7 +22,6 @@ from fermion_table.schema.transforms import plain
 _LOW_BITS = np.int64(2**32 - 1)
 _EXACT_MAX = 2.0**62
 """Products of whole numbers below this are computed by NumPy, greater ones by Python."""
-_CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
 
 
 def _sum(column: GroupedColumn, function: FieldFunction) -> pa.Array:
@@ -182,7 +181,7 @@ def _unscaled(column: pa.Array) -> list:
     """Decimals as whole numbers of their last digit; None for null."""
     scale = column.type.scale
     return [
-        None if each is None else int(each.scaleb(scale, _CONTEXT))
+        None if each is None else unscaled_integer(each, scale)
         for each in plain(column).to_pylist()
     ]
 

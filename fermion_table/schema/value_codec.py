@@ -20,19 +20,18 @@ from __future__ import annotations
 
 import base64
 import math
-from decimal import Context
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import unscaled_integer
 from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.type_kinds import is_text
 
 ARROW_KEY = "arrow"
-_CONTEXT = Context(prec=100, Emax=1000, Emin=-1000)
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -55,7 +54,7 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
     if _is_ticks(dtype):
         return scalar.value
     if pat.is_decimal(dtype):
-        return int(scalar.as_py().scaleb(dtype.scale, _CONTEXT))
+        return unscaled_integer(scalar.as_py(), dtype.scale)
     if _is_binary(dtype):
         return scalar.as_py().hex()
     if not _has_stream_form(dtype):

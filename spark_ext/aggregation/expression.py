@@ -8,10 +8,9 @@ to 76 digits. Whoever makes an expression proves that no result is too large for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ Values = Any  # an array, or a scalar that is the same for all rows
 COLUMN, LITERAL = "column", "literal"
 WIDE_DIGITS_MAX = 76
 """Digits of the decimals that what does not fit into 64 bits is evaluated as."""
-_EXACT = Context(prec=2 * WIDE_DIGITS_MAX)
 _SIGN = 63
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
@@ -205,16 +203,6 @@ def unscaled(values: pa.Array) -> pa.Array:
         if not fits.all():
             raise pa.ArrowInvalid("a decimal does not fit into 64 bits")
     return _with_nulls_of(values, np.ascontiguousarray(low), pa.int64())
-
-
-def unscaled_number(value: Decimal, scale: int) -> int:
-    """A decimal of so many digits after the decimal point as an integer without it."""
-    return int(_EXACT.scaleb(value, scale))
-
-
-def exact_sum(values: Iterable[Decimal]) -> Decimal:
-    """The sum of decimals, whatever the decimal context of the program."""
-    return reduce(_EXACT.add, values)
 
 
 def decimals(values: pa.Array, dtype: pa.Decimal128Type) -> pa.Array:

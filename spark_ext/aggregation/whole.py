@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from decimal import Decimal
+from decimal import Context, Decimal
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import types as st
 
-from spark_ext.aggregation.expression import COLUMN, exact_sum
+from spark_ext.aggregation.expression import COLUMN, WIDE_DIGITS_MAX
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 
 BoundsOf = Callable[[tuple[str, ...]], tuple[int, int] | None]
 DIGITS_MAX, SUM_DIGITS = 38, 10
 """Digits of a decimal in Spark, and how many more the sum of decimals has."""
 _LONG_MAX = 2**63 - 1
+_WIDE = Context(prec=WIDE_DIGITS_MAX)
 
 
 def are_sums_held(grouping: Grouping, rows: int, bounds_of: BoundsOf) -> bool:
@@ -98,7 +100,7 @@ def _combined(aggregate: Aggregate, partials: pa.ChunkedArray, dtype: pa.DataTyp
 
 
 def _sum(values: list[Any]) -> Any:
-    return exact_sum(values) if isinstance(values[0], Decimal) else sum(values)
+    return reduce(_WIDE.add, values) if isinstance(values[0], Decimal) else sum(values)
 
 
 def _order(value: Any) -> tuple[bool, Any]:

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as st
 
+from fermion.engine import unscaled_integer
 from fermion_table import Scan
-from spark_ext.aggregation.expression import unscaled_number
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, kind_of
 from spark_ext.catalog.predicates import NotTheSame, column_of
 from spark_ext.types import exchange_schema, spark_schema
@@ -96,7 +96,7 @@ def number_of(scalar: pa.Scalar) -> int | bool | None:
     if not scalar.is_valid:
         return None
     if pat.is_decimal(scalar.type):
-        return unscaled_number(scalar.as_py(), scalar.type.scale)
+        return unscaled_integer(scalar.as_py(), scalar.type.scale)
     value: int | bool = scalar.value if hasattr(scalar, "value") else scalar.as_py()
     return value
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 from pyspark.sql import types as st
 from pyspark.sql.types import _parse_datatype_json_string
 
+from fermion.engine import unscaled_integer
 from spark_ext.aggregation.expression import (
     ARROW_TYPES,
     COLUMN,
     LITERAL,
     WIDE_DIGITS_MAX,
     Expression,
-    unscaled_number,
 )
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 from spark_ext.catalog.callbacks import kind_of, listed
@@ -231,7 +231,7 @@ def _literal(node: Any) -> Expression:
     allowed = _range(dtype)
     if allowed is not None:
         if isinstance(dtype, st.DecimalType) and value is not None:
-            value = unscaled_number(value, dtype.scale)
+            value = unscaled_integer(value, dtype.scale)
         bounds = (0, 0) if value is None else (int(value), int(value))
         return Expression(LITERAL, dtype, value=value, bounds=bounds)
     if type(dtype) not in ARROW_TYPES or dtype.simpleString() != ARROW_NAMES[type(dtype)]:
