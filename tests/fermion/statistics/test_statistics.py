@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from fermion.statistics.bounds import (
     page_statistics,
     unknown,
 )
-from fermion.statistics.keys import bytes_key, float_key, key_value, value_key
+from fermion.statistics.keys import bytes_key, float_key, key_value, unscaled_integer, value_key
 
 BOTH_EXACT = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT
 WIDE = st.integers(-(10**60), 10**60).map(lambda raw: Decimal(raw).scaleb(-2))
@@ -251,6 +251,14 @@ def test_a_column_of_nulls_only_has_no_comparable_value():
     assert (merged.min, merged.max, merged.null_count) == (INT64_MAX, INT64_MIN, 3)
     assert merged.flags & ChunkFlag.HAS_MINMAX
     assert merged.min_value(pa.int32()) is None
+
+
+@given(st.integers(-(10**76) + 1, 10**76 - 1), st.integers(-76, 76))
+def test_a_decimal_is_taken_apart_exactly_whatever_the_decimal_context_is(number, scale):
+    value = Decimal(f"{number}e{-scale}")
+    for context in (Context(prec=3, traps=[Inexact]), Context(prec=1, Emax=1, Emin=-1)):
+        with localcontext(context):
+            assert unscaled_integer(value, scale) == number
 
 
 def test_types_without_an_order_have_unknown_bounds_but_count_nulls():
