@@ -121,6 +121,11 @@ def find_version(
     return snapshot, branch if is_part_of(store, snapshot, branch) else snapshot.branch
 
 
+def is_relative(store: AtomicStore, version: Version) -> bool:
+    """Whether commits change what a version names: a branch, or ``"main~3"``; not a tag's."""
+    return isinstance(version, str) and _named_branch(store, version.partition("~")[0]) is not None
+
+
 def find_recorded(
     store: AtomicStore, version: Version | None, *, branch: str = MAIN
 ) -> tuple[Snapshot, str]:

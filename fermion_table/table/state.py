@@ -9,7 +9,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.schema_store import SchemaVersions
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import NO_EFFORT, Snapshot, SnapshotReference
 from fermion_table.metadata.versions import Version, check_version, find_version
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
@@ -48,6 +48,9 @@ class TableState:
         """When, by ``time.monotonic``, the snapshot was known to be the latest."""
         self._schemas: SchemaVersions | None = SchemaVersions(store, snapshot)
         self.lookups = Lookups()
+        self.committed: SnapshotReference | None = None
+        """The newest commit that was made through this object, compactions aside."""
+        self._note_commit(snapshot)
 
     def __getstate__(self) -> dict[str, Any]:
         """The same snapshot, where it is loaded; that it was the latest is not known there."""
@@ -79,7 +82,12 @@ class TableState:
         if snapshot.schema != self.snapshot.schema:
             self._schemas = None
         self.snapshot = snapshot
+        self._note_commit(snapshot)
         return snapshot
+
+    def _note_commit(self, snapshot: Snapshot) -> None:
+        if snapshot.effort != NO_EFFORT and snapshot.kind != "compact" and snapshot.id > 0:
+            self.committed = snapshot.reference
 
     def follow_branch(self, snapshot: Snapshot) -> None:
         """See where the branch was moved to; a table opened at a version keeps showing that."""

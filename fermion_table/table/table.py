@@ -375,6 +375,7 @@ class Table:
     find_commit = versions.find_commit
     diff = versions.diff
     restore = versions.restore
+    undo = versions.undo
 
     # Maintain.
     compact = maintenance.compact

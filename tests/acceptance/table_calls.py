@@ -393,6 +393,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.upsert": _of_keyed_table(
         lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS
     ),
+    "Table.undo": _of_table("undo", commit=3, message="why"),
     "Table.update": _of_table("update", filter="id > 1", assignments={"name": "x"}, **WORDS),
     "Table.update_schema": _of_table("update_schema", message="why"),
     "Table.verify": _of_table("verify", data=True),

@@ -46,6 +46,7 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     ),
     "filled columns": lambda t: t.fill_columns({"v": [3, 12], "w": [-3, -12]}, on="v"),
     "schema change": lambda t: t.add_columns({"w": pa.int64()}),
+    "undo": lambda t: t.undo(commit=t.snapshot.id),
     "clone": lambda t: t.clone(f"{t.location}-clone"),
 }
 KEYED_OPERATIONS: dict[str, Callable[[Table], Any]] = {
@@ -58,6 +59,7 @@ KEYED_OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "update of rows": lambda t: t.update("v = 4", {"v": 104}),
     "overwriting rows": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
     "transaction of upserts": lambda t: transact(t),
+    "undo of an upsert": lambda t: t.undo(commit=t.snapshot.id),
     "compaction of runs": lambda t: t.compact(threads=1),
     "full compaction of runs": lambda t: t.compact(full=True, threads=1),
 }
