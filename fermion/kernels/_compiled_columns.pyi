@@ -149,25 +149,8 @@ def arrow_batch(parts: list[DecodedColumns]) -> ArrowBatch:
 # test_columns_are_written_to_the_same_bytes_as_one_by_one
 def encode_flat(
     columns: object,
-    ordinals: np.ndarray,
-    letters: bytes,
-    widths: np.ndarray,
-    nullable: np.ndarray,
-    page_bytes: np.ndarray,
-    nulls_share_min: float,
-    ratio: float,
-    search_bytes_min: int,
-    zip_bytes_min: int,
-    chunk_bytes_max: int,
-    page_ratio: float,
-    page_zip_bytes_min: int,
-    run_slots_min: int,
-    entry_slots_min: int,
-    split_slots_min: int,
-    packed_bytes_min: int,
-    strings_bytes_max: int,
-    sample_values: int,
-    sample_part_min: float,
+    forms: np.ndarray,
+    policy: np.ndarray,
     zip: Callable[[memoryview], bytes],
     entropy: Callable[[memoryview, str, int], bytes],
 ) -> tuple[bytearray, np.ndarray]:
@@ -178,41 +161,14 @@ def encode_flat(
     columns
         A record batch of at least one row: the capsule ``arrow_array`` of Arrow's PyCapsule
         interface. Its buffers must be large enough for their slots: that is for Arrow to check.
-    ordinals
-        ``int64``, shape (n,): the columns of the batch to encode.
-    letters, widths
-        As `decode_flat` takes them, but that ``V`` is not known here, and ``d`` stands for integers
-        of 16 or 32 bytes.
-    nullable
-        ``uint8``: columns with nulls that must have none are left.
-    page_bytes
-        ``int64``: columns of more bytes are left.
-    nulls_share_min
-        Columns with a greater share of nulls are stored without their null slots.
-    ratio
-        A heavier encoding is taken where it needs at most this part of the bytes of a light one.
-    search_bytes_min
-        Of columns with fewer bytes than this not all encodings are tried. With as many bytes,
-        booleans and floats of 2 bytes are left.
-    zip_bytes_min
-        Bytes of strings that are fewer are not compressed.
-    chunk_bytes_max
-        Strings whose page would have as many bytes are left.
-    page_ratio, page_zip_bytes_min
-        Pages of columns with few bytes, but at least so many, are compressed where that leaves at
-        most this part.
-    run_slots_min
-        Numbers in runs of so many slots on average may be stored as runs.
-    entry_slots_min
-        Slots that each distinct value of a dictionary needs, on average.
-    split_slots_min
-        Of strings in columns with few bytes that are fewer, lengths and bytes are together.
-    packed_bytes_min
-        Pages of strings of fewer bytes are not compressed.
-    strings_bytes_max
-        Strings of as many bytes that are mostly different are left.
-    sample_values, sample_part_min
-        Floats to sample of a column, and the part of them that have to be decimals.
+    forms
+        Structs of ``int64``, shape (n,), one for each column to encode: its place in the batch; its
+        letter and its width, as `decode_flat` takes them, but that ``V`` is not known here, and
+        ``d`` stands for integers of 16 or 32 bytes; whether it may have nulls (one that has some
+        and must have none is left); and how many bytes it may have (one with more is left).
+    policy
+        One struct, shape (1,): the rules and limits of `fermion.encodings.choice.policy`, and what
+        `fermion.writing.flat` adds to them.
     zip
         Gives a zstd frame; what it raises is raised here.
     entropy

@@ -29,7 +29,7 @@ from fermion.encodings.choice.choose import (
     describe_recipe,
     plain_size,
 )
-from fermion.encodings.choice.policy import policy_for
+from fermion.encodings.choice.policy import LIMITS, policy_for
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
 from fermion.encodings.encoding import EncodeSettings, Recipe, plain_recipe
@@ -61,12 +61,6 @@ from fermion.pages.frame import (
     root_encoding,
     seal_page,
 )
-
-# A page may decode to 64 MiB, or to this many times its size: more is taken for an attack.
-
-
-COMPRESSED_BYTES_MIN = 256
-WORTHWHILE_RATIO = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +255,10 @@ class _PageWriter:
         size = node_size(parts)
         codec, stored = Codec.NONE, size
         packed = recipe.encoding == EncodingId.ALP  # bits, in which codecs find nothing
-        if self.compress_page and COMPRESSED_BYTES_MIN <= size <= PACKED_BYTES_MAX and not packed:
+        if self.compress_page and LIMITS.page_bytes_min <= size <= PACKED_BYTES_MAX and not packed:
             payload = pack(self.settings.codec, b"".join(parts), self.settings.level)
             smaller = len(payload)
-            worthwhile = smaller <= size * WORTHWHILE_RATIO and size <= expansion_limit(smaller)
+            worthwhile = smaller <= size * LIMITS.page_ratio and size <= expansion_limit(smaller)
             if worthwhile and self._expansion_allowed(values, slots, smaller):
                 codec, parts, stored = self.settings.codec, [payload], smaller
         padding = -(HEADER_SIZE + stored) % self.alignment

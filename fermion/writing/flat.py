@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +17,60 @@ import pyarrow as pa
 from fermion import kernels
 from fermion.columns.types import Form, Node, Order
 from fermion.columns.values import PhysicalKind
-from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
-from fermion.encodings.choice.choose import SMALL_LZ_BYTES_MIN, SMALL_SPLIT_SLOTS_MIN
-from fermion.encodings.choice.policy import policy_for
-from fermion.encodings.choice.search import (
-    SLOTS_PER_ENTRY_MIN,
-    STRINGS_TRIAL_BYTES_MIN,
-    TRIAL_BYTES_MIN,
+from fermion.encodings.choice.policy import (
+    LIMITS,
+    SMALL_BYTES_MAX,
+    Limits,
+    Policy,
+    Rule,
+    Rules,
+    policy_for,
 )
 from fermion.encodings.pcodec import node_body
-from fermion.encodings.rle import RUN_SLOTS_MIN
 from fermion.errors import InvalidArgumentError
 from fermion.io.compression import compress
 from fermion.layout import PAGE_ALIGNMENT, Codec, EncodingId
 from fermion.options import WriteOptions
-from fermion.pages.pages import COMPRESSED_BYTES_MIN, WORTHWHILE_RATIO
 from fermion.statistics.details import LONG_CHUNK_BYTES_MIN
 from fermion.writing.column import ColumnPlans
 from fermion.writing.log import Chunk
 
 COLUMNS_PER_CALL = 1024
 """Python looks for an interrupt in between."""
-COLUMN_BYTES_MAX = 64 * 1024
+COLUMN_BYTES_MAX = SMALL_BYTES_MAX
 """Of columns with more bytes, encoding takes so long that nothing is gained."""
 
-DISTINCT_STRINGS_BYTES_MAX = 32 * 1024
-"""Strings of more bytes that are mostly different make chunks that need bounds in full."""
 
-# Fewer than elsewhere: the kernels leave null slots out and put them back in no time.
-NULLS_SHARE_MIN = 0.1
+class FlatLimits(NamedTuple):
+    """What the kernel needs to know beside the policy.
+
+    Attributes
+    ----------
+    nulls_share_min
+        Null slots are left out where there are more. Fewer than elsewhere: the kernels leave them
+        out and put them back in no time.
+    chunk_bytes_max
+        Strings whose page would have as many bytes are left: their bounds are stored in full.
+    strings_bytes_max
+        Strings of as many bytes that are mostly different are left, as they make such chunks.
+    """
+
+    nulls_share_min: float = 0.1
+    chunk_bytes_max: int = LONG_CHUNK_BYTES_MIN
+    strings_bytes_max: int = 32 * 1024
+
+
+def _fields(record: type) -> list[tuple[str, str]]:
+    """The fields of a named tuple of numbers, as NumPy describes them."""
+    kinds = get_type_hints(record)
+    return [(name, "f8" if kind is float else "i8") for name, kind in kinds.items()]
+
+
+FORM = np.dtype([(name, "i8") for name in ("place", "letter", "width", "nullable", "page_bytes")])
+POLICY = np.dtype(
+    [*((name, _fields(Rule)) for name in Rules._fields), *_fields(Limits), *_fields(FlatLimits)]
+)
+
 _NO_FORM: Form = (0, 0)
 _ENCODINGS = {
     EncodingId.PLAIN,
@@ -94,28 +119,29 @@ class FlatWriter:
         Of the columns.
     options
         How to write; some leave no column to be encoded so.
+
+    Attributes
+    ----------
+    policy
+        What the kernel goes by: of `POLICY`, shape (1,).
     """
 
     def __init__(self, plans: ColumnPlans, options: WriteOptions) -> None:
         policy = policy_for(options)
-        self._ratio = policy.entropy_ratio
+        self.policy = np.array([(*policy.rules, *LIMITS, *FlatLimits())], POLICY)
         self._zip = partial(compress, level=policy.settings.level)
         self._entropy = partial(_entropy_coded, policy.settings.block_slots)
         self._rows_max = options.page_rows_max
-        suited = (
-            0 < self._ratio < 1
-            and self._ratio == policy.numbers_lz_ratio == policy.strings_lz_ratio
-            and policy.settings.codec is Codec.ZSTD
-            and set(policy.settings.encodings) >= _ENCODINGS
-            and options.align != PAGE_ALIGNMENT
-            and options.checksum == "crc32c"
-        )
-        forms = [_form(node) if suited else _NO_FORM for node in plans.nodes]
-        shapes = plans.shapes
-        self._letters = np.array([letter for letter, _ in forms], np.uint8)[shapes]
-        self._widths = np.array([width for _, width in forms], np.int64)[shapes]
-        self._nullable = np.array([node.nullable for node in plans.nodes], np.uint8)[shapes]
-        self._page_bytes = np.full(len(plans), min(COLUMN_BYTES_MAX, options.page_bytes))
+        nodes = plans.nodes
+        suited = _is_suited(policy, options)
+        forms = [_form(node) if suited else _NO_FORM for node in nodes]
+        shapes = np.zeros(len(nodes), FORM)
+        shapes["letter"] = [letter for letter, _ in forms]
+        shapes["width"] = [width for _, width in forms]
+        shapes["nullable"] = [node.nullable for node in nodes]
+        shapes["page_bytes"] = min(COLUMN_BYTES_MAX, options.page_bytes)
+        self._forms = shapes[plans.shapes]
+        self._letters = self._forms["letter"]
         self._heed(plans.names, options)
         self.has_columns = bool(self._letters.any())
 
@@ -139,7 +165,7 @@ class FlatWriter:
         sizes = options.column_page_bytes
         for ordinal, name in enumerate(names) if sizes else ():
             if name in sizes:
-                self._page_bytes[ordinal] = min(COLUMN_BYTES_MAX, sizes[name])
+                self._forms["page_bytes"][ordinal] = min(COLUMN_BYTES_MAX, sizes[name])
 
     def columns(self, table: pa.Table) -> FlatColumns | None:
         """The columns of a stripe; None where none of them can be encoded the short way."""
@@ -170,31 +196,24 @@ class FlatWriter:
         chunks = np.zeros((len(ordinals), len(Chunk)), np.int64)
         known = np.flatnonzero(self._letters[ordinals])
         flat = ordinals[known]
+        forms = self._forms[flat]
+        forms["place"] = columns.places[flat]
         pages, chunks[known] = kernels.encode_flat(
-            columns.array,
-            columns.places[flat],
-            self._letters[flat].tobytes(),
-            self._widths[flat],
-            self._nullable[flat],
-            self._page_bytes[flat],
-            NULLS_SHARE_MIN,
-            self._ratio,
-            TRIAL_BYTES_MIN,
-            STRINGS_TRIAL_BYTES_MIN,
-            LONG_CHUNK_BYTES_MIN,
-            WORTHWHILE_RATIO,
-            SMALL_LZ_BYTES_MIN,
-            RUN_SLOTS_MIN,
-            SLOTS_PER_ENTRY_MIN,
-            SMALL_SPLIT_SLOTS_MIN,
-            COMPRESSED_BYTES_MIN,
-            DISTINCT_STRINGS_BYTES_MAX,
-            SAMPLE_VALUES,
-            SAMPLE_PART_MIN,
-            self._zip,
-            self._entropy,
+            columns.array, forms, self.policy, self._zip, self._entropy
         )
         return EncodedFlat(pages, chunks)
+
+
+def _is_suited(policy: Policy, options: WriteOptions) -> bool:
+    """Whether the kernel writes what the options ask for."""
+    settings = policy.settings
+    return (
+        settings.codec is Codec.ZSTD
+        and settings.frame_bytes >= COLUMN_BYTES_MAX
+        and set(settings.encodings) >= _ENCODINGS
+        and options.align != PAGE_ALIGNMENT
+        and options.checksum == "crc32c"
+    )
 
 
 def _entropy_coded(block_slots: int, data: memoryview, letter: str, width: int) -> bytes:

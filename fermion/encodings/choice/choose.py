@@ -8,14 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
-from fermion.encodings.choice.policy import Policy, policy_for
-from fermion.encodings.choice.search import (
-    DICTIONARY_ENTRIES_MAX,
-    TRIAL_BYTES_MIN,
-    Candidate,
-    Search,
-    values_bytes,
-)
+from fermion.encodings.choice.policy import DICTIONARY_ENTRIES_MAX, LIMITS, Policy, policy_for
+from fermion.encodings.choice.search import Candidate, Search, values_bytes
 from fermion.encodings.constant import is_constant
 from fermion.encodings.dictionary import build_dictionary, in_order
 from fermion.encodings.encoding import BITMAP, CONSTANT, FOR_BITPACK, PLAIN, Recipe, plain_recipe
@@ -28,8 +22,6 @@ from fermion.options import WriteOptions
 REUSED_STRIPES_MAX = 16
 DRIFT_MAX = 0.1
 
-SMALL_LZ_BYTES_MIN = 512
-SMALL_SPLIT_SLOTS_MIN = 32
 _DECIMALS = Recipe(EncodingId.ALP, (FOR_BITPACK,))
 _SMALL_STRINGS = Recipe(EncodingId.SPLIT_LENGTHS, (FOR_BITPACK, PLAIN))
 
@@ -118,7 +110,7 @@ def choose(
     if is_constant(values):
         return Choice(0, CONSTANT)
     size = plain_size(values, physical)
-    if size < TRIAL_BYTES_MIN:
+    if size < LIMITS.search_bytes_min:
         return _small(values, physical, size, policy, pages)
     recalled = memory.recall(values, policy) if memory is not None else None
     return recalled or Search(policy, pages).best(values, physical)
@@ -139,14 +131,14 @@ def choose_codes(codes: np.ndarray, pages: int, *, options: WriteOptions) -> Cho
 
 def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pages: int) -> Choice:
     """The choice for a chunk so small that looking at it closely costs more than it saves."""
-    lz = policy.numbers_lz_ratio > 0 and size >= SMALL_LZ_BYTES_MIN * pages
+    lz = policy.rules.codec.ratio > 0 and size >= LIMITS.codec_bytes_min * pages
     if isinstance(values, Bits):
         return Choice(size, BITMAP)
     if isinstance(values, BinaryValues):
         return _small_strings(values, size, lz, pages)
     if values.dtype.kind in "iu" and values.dtype.itemsize > 1:
         return Choice(size, FOR_BITPACK)
-    if policy.decimals and physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
+    if policy.has(EncodingId.ALP) and physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64):
         # Where they are no decimals after all, each page falls back to plain.
         return Choice(size, _DECIMALS, compress_page=lz)
     return Choice(size, PLAIN, compress_page=lz)
@@ -154,11 +146,11 @@ def _small(values: Values, physical: PhysicalType, size: int, policy: Policy, pa
 
 def _small_strings(values: BinaryValues, size: int, lz: bool, pages: int) -> Choice:
     slots = len(values) // max(pages, 1)
-    if slots < SMALL_SPLIT_SLOTS_MIN:
+    if slots < LIMITS.split_slots_min:
         return Choice(size, PLAIN, compress_page=lz)
     built = build_dictionary(values, slots // 2) if pages == 1 else None
     if built is not None:
-        entries = PLAIN if len(built[1]) < SMALL_SPLIT_SLOTS_MIN else _SMALL_STRINGS
+        entries = PLAIN if len(built[1]) < LIMITS.split_slots_min else _SMALL_STRINGS
         recipe = Recipe(EncodingId.DICTIONARY_LOCAL, (FOR_BITPACK, entries))
         return Choice(size, recipe, compress_page=lz)
     return Choice(size, _SMALL_STRINGS, compress_page=lz)

@@ -6,6 +6,7 @@ heavy one has to be smaller than the best light one by what the policy asks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -24,7 +25,14 @@ from fermion.columns.values import (
 )
 from fermion.encodings.bitpack import sample_blocks
 from fermion.encodings.byte_stream_split import split_bytes
-from fermion.encodings.choice.policy import Policy
+from fermion.encodings.choice.policy import (
+    DICTIONARY_ENTRIES_MAX,
+    LIMITS,
+    SMALL_BYTES_MAX,
+    SMALL_STRINGS_MAX,
+    Policy,
+    Rule,
+)
 from fermion.encodings.choice.sampling import (
     packed_ratio,
     pcodec_size,
@@ -41,26 +49,11 @@ from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.encodings.unsigned import UNSIGNED, narrowest
 from fermion.layout import EncodingId
 
-TRIAL_BYTES_MIN = 4096
-STRINGS_TRIAL_BYTES_MIN = 1024
-# Training costs about a millisecond, however little there is to encode.
-SYMBOLS_TRIAL_BYTES_MIN = 64 * 1024
-DICTIONARY_ENTRIES_MAX = 262_144
-# Fewer slots a distinct value than this do not make a dictionary.
-SLOTS_PER_ENTRY_MIN = 4
-# Delta and dictionaries of numbers decode more slowly than frames of reference.
-_DELTA_RATIO = 0.92
-_NUMBERS_DICTIONARY_RATIO = 0.92
 # A dictionary in order is tried from so many entries on, and taken where it saves this much.
 _ORDERED_ENTRIES_MIN = 1024
 _ORDERED_RATIO = 0.95
-# Of fewer bytes it costs next to no time to decode any encoding.
-_LARGE_BYTES_MIN = 64 * 1024
-_LARGE_STRINGS_MIN = 512 * 1024
+# To put strings together costs as much as to decode their lengths and codes by pcodec.
 _NESTED_SAVING = 0.5
-# Unlike pcodec, codecs decode whole pages only.
-_LZ_OVER_ENTROPY_RATIO = 0.95
-_LOOKUP_BITS_MIN = 3
 
 PCODEC = Recipe(EncodingId.PCODEC)
 SPLIT_PLAIN = Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,))
@@ -137,7 +130,7 @@ class Search:
     def child_integers(self, sample: np.ndarray, scale: float) -> Estimate:
         """See `Chooser`."""
         light = Candidate(kernels.bitpack_size(sample) * scale, FOR_BITPACK)
-        found = _pick([light], [_Heavy(_DELTA_RATIO, self._delta(sample, scale))])
+        found = _pick(light, [_Heavy(self.policy.rules.delta, self._delta(sample, scale))])
         return Estimate(found.size, found.recipe)
 
     @property
@@ -156,21 +149,36 @@ class Search:
 
     def numbers(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for integers or floats."""
-        light = self._light(values, physical)
-        compressible = min(light, key=_size).size * 8 >= _LOOKUP_BITS_MIN * len(values)
-        heavy: list[_Heavy] = []
-        follows = False
-        if compressible and values.dtype.kind in "iu":
-            blocks = sample_blocks(values)
-            delta = self._delta(blocks, len(values) / len(blocks))
-            heavy.append(_Heavy(_DELTA_RATIO, delta))
-            follows = delta.size < min(light, key=_size).size
-        if values.nbytes >= TRIAL_BYTES_MIN:
-            heavy.extend(self._trials(values, follows))
-        best = _pick(light, heavy, nested=self.nested)
-        if self.nested or not compressible:
+        light = min(self._light(values, physical), key=_size)
+        best = _pick(light, self._heavy(values, light.size), nested=self.nested)
+        rule = self.policy.rules.dictionary
+        if self.nested or _has_few_bits(values, light.size, rule):
             return best
-        return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
+        return self._with_dictionary(values, physical, best, rule.ratio)
+
+    def _heavy(self, values: np.ndarray, light: float) -> list[_Heavy]:
+        """What may be taken in place of a light candidate of so many bytes."""
+        found: list[_Heavy] = []
+        entropy, follows = math.inf, False  # follows: a value tells something about the next
+        for rule in self.policy.rules.numbers:
+            if values.nbytes < rule.bytes_min or _has_few_bits(values, light, rule):
+                continue
+            if rule.encoding == EncodingId.DELTA:
+                if values.dtype.kind not in "iu":
+                    continue
+                sample = sample_blocks(values)
+                candidate = self._delta(sample, len(values) / len(sample))
+                follows = candidate.size < light
+            elif rule.encoding == EncodingId.PCODEC:
+                candidate = self._entropy_coded(values, follows)
+                entropy = candidate.size
+            else:
+                candidate = self._packed(values, PLAIN)
+                if candidate.size > rule.beside * entropy:
+                    continue
+            saving = rule.saving * len(values) * (_NESTED_SAVING if self.nested else 1)
+            found.append(_Heavy(rule, candidate, saving))
+        return found
 
     def _delta(self, blocks: np.ndarray, scale: float) -> Candidate:
         """Differences; ``scale`` times as many values as in ``blocks``."""
@@ -178,55 +186,39 @@ class Search:
         bases = len(blocks) / BLOCK_SLOTS * blocks.dtype.itemsize
         return Candidate((packed + bases) * scale + 2 * self.overhead, DELTA_FOR)
 
-    def _trials(self, values: np.ndarray, follows: bool) -> list[_Heavy]:
-        """pcodec and the codec, as far as the policy allows them.
-
-        ``follows``: whether a value tells something about the next.
-        """
-        found: list[_Heavy] = []
-        saving = self.policy.entropy_saving * len(values)
-        if self.nested:  # to put strings together costs as much again
-            saving *= _NESTED_SAVING
-        if self.policy.entropy_ratio:
-            sample = sample_middle(values) if follows else sample_runs(values)
-            size = pcodec_size(values, sample, self.pages, self.policy.settings.block_slots)
-            found.append(_Heavy(self.policy.entropy_ratio, Candidate(size, PCODEC), saving))
-        if self.policy.numbers_lz_ratio:
-            packed = self._packed(values, PLAIN)
-            if not found or packed.size <= _LZ_OVER_ENTROPY_RATIO * found[0].candidate.size:
-                found.append(_Heavy(self.policy.numbers_lz_ratio, packed, saving))
-        return found
+    def _entropy_coded(self, values: np.ndarray, follows: bool) -> Candidate:
+        sample = sample_middle(values) if follows else sample_runs(values)
+        size = pcodec_size(values, sample, self.pages, self.policy.settings.block_slots)
+        return Candidate(size, PCODEC)
 
     def fixed(self, values: np.ndarray, physical: PhysicalType) -> Candidate:
         """The best candidate for fixed-width bytes, among them wide decimals."""
         light = self._light(values, physical)
         narrow = any(each.recipe.encoding == EncodingId.NARROW for each in light)
-        heavy = []
-        ratio = self.policy.numbers_lz_ratio
-        if values.nbytes >= TRIAL_BYTES_MIN and ratio and not narrow:
-            heavy = [_Heavy(ratio, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
-        best = _pick(light, heavy)
+        heavy, rule = [], self.policy.rules.codec
+        if rule.ratio and values.nbytes >= rule.bytes_min and not narrow:
+            heavy = [_Heavy(rule, self._packed(values, it)) for it in (PLAIN, SPLIT_PLAIN)]
+        best = _pick(min(light, key=_size), heavy)
         if self.nested:
             return best
-        return self._with_dictionary(values, physical, best, _NUMBERS_DICTIONARY_RATIO)
+        return self._with_dictionary(values, physical, best, self.policy.rules.dictionary.ratio)
 
     def bits(self, values: Bits) -> Candidate:
         """The best candidate for booleans."""
-        light = self._light(values, BITS)
+        light, rule = min(self._light(values, BITS), key=_size), self.policy.rules.codec
         size = values.length / 8 + self.overhead
-        if not self.policy.numbers_lz_ratio or size < TRIAL_BYTES_MIN:
-            return _pick(light, [])
+        if not rule.ratio or size < rule.bytes_min:
+            return light
         sample = sample_contiguous(values)
         assert isinstance(sample, Bits)
         ratio = packed_ratio(sample.data, self.policy.settings)
-        packed = Candidate(size * ratio, BITMAP, compress_page=True)
-        return _pick(light, [_Heavy(self.policy.numbers_lz_ratio, packed)])
+        return _pick(light, [_Heavy(rule, Candidate(size * ratio, BITMAP, compress_page=True))])
 
     def strings(self, values: BinaryValues) -> Candidate:
         """The best candidate for strings."""
         lengths = self.lengths(values)
         split = self.split_lengths(values, lengths, self._symbols(values, lengths))
-        best = _pick([split, *self._light(values, BINARY)], [])
+        best = min([split, *self._light(values, BINARY)], key=_size)
         return best if self.nested else self._with_dictionary(values, BINARY, best)
 
     def lengths(self, values: BinaryValues) -> Candidate:
@@ -244,38 +236,33 @@ class Search:
         total = int(values.offsets[-1])
         extra = lengths.size + 2 * self.overhead
         light = Candidate(extra + total, Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, PLAIN)))
-        if symbols is not None and symbols.size - extra <= self.policy.symbols_ratio * total:
+        policy, rule = self.policy, self.policy.rules.strings_codec
+        if symbols is not None and symbols.size - extra <= policy.rules.symbols.ratio * total:
             light = symbols
-        if not self.policy.strings_lz_ratio or total < STRINGS_TRIAL_BYTES_MIN:
+        if not rule.ratio or total < rule.bytes_min:
             return light
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
         data = sample.data[: int(sample.offsets[-1])]
-        packed = total * packed_ratio(data, self.policy.settings)
-        if packed > self.policy.strings_lz_ratio * (light.size - extra):
+        packed = total * packed_ratio(data, policy.settings)
+        if packed > rule.ratio * (light.size - extra):
             return light
-        if light is symbols and self._is_near(light.size - extra, packed, total):
+        saving = rule.saving * total if total >= SMALL_STRINGS_MAX else 0
+        # Symbols decode faster.
+        is_near = saving > light.size - extra - packed
+        if light is symbols and is_near and light.size - extra <= policy.symbols_limit * packed:
             return light
-        recipe = Recipe(
-            EncodingId.SPLIT_LENGTHS, (lengths.recipe, packed_recipe(self.policy.settings.codec))
-        )
-        penalty = self.policy.strings_lz_saving * total if total >= _LARGE_STRINGS_MIN else 0
-        return Candidate(extra + packed, recipe, penalty=penalty)
-
-    def _is_near(self, size: float, packed: float, total: int) -> bool:
-        """Whether symbols of so many bytes, which decode faster, stand in place of packed bytes."""
-        policy = self.policy
-        saving = policy.strings_lz_saving * total
-        return (
-            total >= _LARGE_STRINGS_MIN
-            and size - packed < saving
-            and size <= policy.strings_lz_limit * packed
+        recipe = packed_recipe(policy.settings.codec)
+        return Candidate(
+            extra + packed,
+            Recipe(EncodingId.SPLIT_LENGTHS, (lengths.recipe, recipe)),
+            penalty=saving,
         )
 
     def _symbols(self, values: BinaryValues, lengths: Candidate) -> Candidate | None:
         """Lengths apart and bytes as symbols, by a trial on a sample; None where not allowed."""
-        total = int(values.offsets[-1])
-        if not self.policy.symbols_ratio or total < SYMBOLS_TRIAL_BYTES_MIN:
+        total, rule = int(values.offsets[-1]), self.policy.rules.symbols
+        if not rule.ratio or total < rule.bytes_min:
             return None
         sample = sample_contiguous(values)
         assert isinstance(sample, BinaryValues)
@@ -313,8 +300,9 @@ class Search:
     ) -> Candidate:
         """A dictionary where one is possible and needs less than ``ratio`` of ``best``'s bytes, or
         little more in place of a codec."""
-        policy, limit = self.policy, min(DICTIONARY_ENTRIES_MAX, len(values) // SLOTS_PER_ENTRY_MIN)
-        allowed = min(best.size + best.penalty, max(policy.strings_lz_limit, 1) * best.size)
+        policy = self.policy
+        limit = min(DICTIONARY_ENTRIES_MAX, len(values) // LIMITS.entry_slots_min)
+        allowed = min(best.size + best.penalty, max(policy.symbols_limit, 1) * best.size)
         code_bits = ratio * allowed * 8 / len(values)
         if code_bits < DICTIONARY_ENTRIES_MAX.bit_length():
             limit = min(limit, int(2**code_bits))  # with more entries codes alone need too much
@@ -332,7 +320,7 @@ class Search:
         """Whether a chunk's dictionary in order may give codes that pcodec makes smaller."""
         return (
             self.pages > 1
-            and self.policy.entropy_ratio > 0
+            and self.policy.rules.entropy.ratio > 0
             and isinstance(entries, BinaryValues)
             and len(entries) >= _ORDERED_ENTRIES_MIN
         )
@@ -359,19 +347,24 @@ def _size(candidate: Candidate) -> float:
     return candidate.size
 
 
+def _has_few_bits(values: np.ndarray, size: float, rule: Rule) -> bool:
+    """Whether a rule leaves values as they are, of which a light candidate has so many bytes."""
+    return size * 8 < rule.bits_min * len(values)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Heavy:
     """A candidate that decodes more slowly than light ones.
 
     Attributes
     ----------
-    ratio
-        It is taken where it needs at most this part of the best light one's bytes.
+    rule
+        When it is taken.
     saving
         Bytes that it has to save as well, beside a light one that is not small.
     """
 
-    ratio: float
+    rule: Rule
     candidate: Candidate
     saving: float = 0
 
@@ -383,21 +376,19 @@ class _Heavy:
         light, best
             Bytes of both.
         """
-        saving = self.saving if best >= _LARGE_BYTES_MIN else 0
-        return self.candidate.size <= min(self.ratio * light, best - saving)
+        saving = self.saving if best >= SMALL_BYTES_MAX else 0
+        return self.candidate.size <= min(self.rule.ratio * light, best - saving)
 
 
-def _pick(
-    light: Sequence[Candidate], heavy: Sequence[_Heavy], *, nested: bool = False
-) -> Candidate:
-    """The smallest light candidate, or the smallest heavy one that is small enough beside it.
+def _pick(light: Candidate, heavy: Sequence[_Heavy], *, nested: bool = False) -> Candidate:
+    """The smallest heavy candidate that is small enough beside the best light one, or that one.
 
     Nested values save beside light ones alone.
     """
-    best = smallest = min(light, key=_size)
+    best = light
     for slow in (False, True):  # first those that have nothing more to save
         known = [each for each in heavy if (each.saving > 0) is slow]
-        other = smallest if nested else best
-        fit = [each.candidate for each in known if each.is_worth(smallest.size, other.size)]
+        other = light if nested else best
+        fit = [each.candidate for each in known if each.is_worth(light.size, other.size)]
         best = min([*fit, best], key=_size)
     return best

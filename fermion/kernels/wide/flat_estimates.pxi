@@ -60,13 +60,16 @@ cdef bint _flat_repeats(
 
 cdef bint _flat_may_shrink(
     const int64_t* values, int64_t count, int64_t packed, int gram, double ratio,
-    int64_t extra, const FlatRules* rules, FlatWork* work
+    int64_t extra, const FlatPolicy* policy, FlatWork* work
 ) noexcept nogil:
-    """Whether another encoding of some numbers may be much smaller than ``packed`` bytes."""
+    """Whether another encoding of some numbers may be much smaller than ``packed`` bytes.
+
+    ``ratio``: what the entropy coder has to reach; 0 where it is not tried.
+    """
     cdef uint64_t* other = <uint64_t*>work.other
     cdef int64_t i, low = INT64_MAX, high = INT64_MIN, nans = 0
     cdef uint64_t divisor = 0, value, rest
-    if rules.run_slots_min * (_count_changes(<const uint64_t*>values, count) + 1) <= count:
+    if policy.run_slots_min * (_count_changes(<const uint64_t*>values, count) + 1) <= count:
         return True
     _delta_encode(<const uint64_t*>values, count, other, other + count)
     if _bitpack_size(other, count, True) < packed:
@@ -90,14 +93,14 @@ cdef bint _flat_may_shrink(
 
 cdef int64_t _flat_distinct(
     const uint8_t* values, int64_t width, int64_t count, int64_t packed,
-    const FlatRules* rules, FlatWork* work
+    const FlatPolicy* policy, FlatWork* work
 ) noexcept nogil:
     """How many distinct values numbers have, whose codes ``work`` gets.
 
     0 where there are so many that a dictionary cannot be smaller than ``packed`` bytes.
     """
-    cdef double code_bits = rules.ratio * packed * 8 / count
-    cdef int64_t limit = count // rules.entry_slots_min, found
+    cdef double code_bits = policy.dictionary.ratio * packed * 8 / count
+    cdef int64_t limit = count // policy.entry_slots_min, found
     cdef HashTable table
     if code_bits < 30:
         limit = min(limit, <int64_t>(2.0 ** code_bits))

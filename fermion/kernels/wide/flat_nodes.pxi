@@ -23,25 +23,53 @@ cdef enum:
     FLAT_CODES_BYTES = 128
 
 
-cdef struct FlatRules:
-    double ratio  # a heavier encoding is taken where it needs at most this part of a light one
-    int64_t search_bytes_min  # of smaller columns nothing but the type is looked at
-    int64_t zip_bytes_min  # fewer bytes of entries are not compressed
-    double page_ratio  # a page is compressed where its frame needs at most this part
-    int64_t page_zip_bytes_min  # of a page of at least so many bytes
+cdef struct FlatRule:
+    # As `encodings.choice.policy.Rule`; chunks are small here, and tried as a whole.
+    int64_t encoding
+    double ratio  # taken where it needs at most this part of what decodes faster; 0: not tried
+    int64_t bytes_min  # values of fewer bytes are left as they are
+    double saving
+    int64_t bits_min
+    double beside
+
+
+cdef struct FlatPolicy:
+    # As `encodings.choice.policy` has rules and limits, and what `fermion.writing.flat` adds.
+    FlatRule delta
+    FlatRule entropy
+    FlatRule codec
+    FlatRule dictionary
+    FlatRule symbols
+    FlatRule strings_codec
+    int64_t search_bytes_min
+    int64_t run_slots_min
+    int64_t entry_slots_min
+    int64_t sample_values
+    double sample_part_min
+    int64_t split_slots_min
+    int64_t codec_bytes_min
+    int64_t page_bytes_min
+    double page_ratio
+    double nulls_share_min  # null slots are left out where there are more
     int64_t chunk_bytes_max  # of longer chunks of strings there is more to be said
-    int64_t run_slots_min  # runs of so many slots on average are worth their own encoding
-    int64_t entry_slots_min  # slots a distinct value, of a dictionary
-    int64_t split_slots_min  # of fewer small strings the lengths are not apart
-    int64_t packed_bytes_min  # a page of strings of fewer bytes is not compressed
     int64_t strings_bytes_max  # of as many bytes, strings that are mostly different are left
-    int64_t sample_values  # floats that are looked at for a power of ten
-    double sample_part_min  # of them that have to become integers
+
+
+cdef struct FlatRules:
+    FlatPolicy policy
     # ``zip(data)`` gives a zstd frame, ``entropy(data, letter, width)`` what pcodec makes of numbers
     # (no bytes where it cannot); what they raise is put into the list ``raised``.
     void* zip
     void* entropy
     void* raised
+
+
+cdef struct FlatForm:
+    int64_t place  # of the column in its batch
+    int64_t letter
+    int64_t width
+    int64_t nullable
+    int64_t page_bytes  # a column of more bytes is left
 
 
 cdef struct FlatSource:
@@ -52,7 +80,7 @@ cdef struct FlatSource:
     char letter
     int64_t width
     bint nullable
-    int64_t page_bytes  # a column of more bytes is left
+    int64_t page_bytes
 
 
 cdef struct FlatResult:
@@ -84,6 +112,15 @@ cdef struct FlatWork:
     uint8_t* out
     int64_t size
     int64_t room
+
+
+cdef inline int64_t _flat_plain_size(int64_t bytes) noexcept nogil:
+    """Bytes of the node of values as they are, as `choose.plain_size` has it."""
+    return TREE_NODE_HEADER + ((bytes + 7) & ~<int64_t>7)
+
+
+cdef inline bint _flat_is_tried(const FlatRule* rule, int64_t bytes) noexcept nogil:
+    return rule.ratio > 0 and bytes >= rule.bytes_min
 
 
 cdef uint8_t* _flat_page(FlatWork* work, int64_t tree_bytes_max) noexcept nogil:
@@ -184,7 +221,7 @@ cdef uint8_t* _flat_unsigned(
 ) noexcept nogil:
     """A node of unsigned numbers, as they are or as frames of reference; its end."""
     cdef uint8_t* stop = _flat_packed(node, values, count, width, False, NULL)
-    if stop - node < TREE_NODE_HEADER + ((count * width + 7) & ~<int64_t>7):
+    if stop - node < _flat_plain_size(count * width):
         return stop
     _flat_node(node, TREE_PLAIN, 0, NULL)
     memcpy(node + TREE_NODE_HEADER, values, count * width)

@@ -114,8 +114,7 @@ cdef void _flat_all_null(int64_t count, FlatResult* found) noexcept nogil:
 
 
 cdef void _flat_column(
-    FlatSource* source, double nulls_share_min, FlatRules* rules, FlatWork* work,
-    FlatResult* found
+    FlatSource* source, FlatRules* rules, FlatWork* work, FlatResult* found
 ) noexcept nogil:
     """The pages of a column, validity first; zeros, and nothing written, to leave it."""
     cdef int64_t count = work.slots, bytes = (count + 7) >> 3
@@ -130,7 +129,9 @@ cdef void _flat_column(
     if bits is not NULL and found.nulls == count and source.nullable:
         _flat_all_null(count, found)
         return
-    work.count = count - found.nulls if found.nulls > nulls_share_min * count else count
+    work.count = count
+    if found.nulls > rules.policy.nulls_share_min * count:
+        work.count -= found.nulls
     page = _flat_page(work, bytes + 64)
     if page is NULL or not _flat_fits(source, count) or (bits is not NULL and not source.nullable):
         memset(found, 0, sizeof(FlatResult))
@@ -150,16 +151,10 @@ cdef void _flat_column(
 
 
 def encode_flat(
-    columns, const int64_t[::1] ordinals, bytes letters,
-    const int64_t[::1] widths, const uint8_t[::1] nullable, const int64_t[::1] page_bytes,
-    double nulls_share_min, double ratio,
-    int64_t search_bytes_min, int64_t zip_bytes_min, int64_t chunk_bytes_max,
-    double page_ratio, int64_t page_zip_bytes_min, int64_t run_slots_min,
-    int64_t entry_slots_min, int64_t split_slots_min, int64_t packed_bytes_min,
-    int64_t strings_bytes_max, int64_t sample_values, double sample_part_min, zip, entropy,
+    columns, const FlatForm[::1] forms, const FlatPolicy[::1] policy, zip, entropy
 ):
     """Columns of one stripe, each as one page of data and at most one of validity."""
-    cdef Py_ssize_t count = ordinals.shape[0], i
+    cdef Py_ssize_t count = forms.shape[0], i
     cdef const ArrowArray* batch = <const ArrowArray*>PyCapsule_GetPointer(columns, b"arrow_array")
     cdef int64_t slots = batch.length
     cdef FlatRules rules
@@ -167,11 +162,12 @@ def encode_flat(
     cdef FlatSource* sources
     cdef list raised = []
     cdef int64_t room = slots + slots // BLOCK_VALUES + 16
-    _same_length(len(letters), count, "letters")
-    _same_length(widths.shape[0], count, "widths")
-    _same_length(nullable.shape[0], count, "nullable")
-    _same_length(page_bytes.shape[0], count, "page_bytes")
-    if min(run_slots_min, entry_slots_min, sample_values) < 1:
+    _same_length(policy.shape[0], 1, "policy")
+    rules.policy = policy[0]
+    rules.zip, rules.entropy, rules.raised = <void*>zip, <void*>entropy, <void*>raised
+    if min(
+        rules.policy.run_slots_min, rules.policy.entry_slots_min, rules.policy.sample_values
+    ) < 1:
         raise ValueError("run_slots_min, entry_slots_min and sample_values: expected 1 or more")
     if not 0 < slots <= 2**31 - 1:
         raise ValueError(f"slots is {slots}, expected 1 to 2**31 - 1")
@@ -179,14 +175,6 @@ def encode_flat(
     cdef int64_t[:, ::1] found = found_array
     memset(&work, 0, sizeof(work))
     work.slots = slots
-    rules.ratio, rules.search_bytes_min = ratio, search_bytes_min
-    rules.zip_bytes_min, rules.chunk_bytes_max = zip_bytes_min, chunk_bytes_max
-    rules.page_ratio, rules.page_zip_bytes_min = page_ratio, page_zip_bytes_min
-    rules.run_slots_min, rules.entry_slots_min = run_slots_min, entry_slots_min
-    rules.split_slots_min, rules.packed_bytes_min = split_slots_min, packed_bytes_min
-    rules.strings_bytes_max = strings_bytes_max
-    rules.sample_values, rules.sample_part_min = sample_values, sample_part_min
-    rules.zip, rules.entropy, rules.raised = <void*>zip, <void*>entropy, <void*>raised
     sources = <FlatSource*>calloc(count + 1, sizeof(FlatSource))
     memory = np.empty((7, room), np.int64)
     cdef int64_t[:, ::1] rows = memory
@@ -201,18 +189,14 @@ def encode_flat(
         if sources is NULL:
             raise MemoryError(f"no memory for {count} columns")
         for i in range(count):
-            if not 0 <= ordinals[i] < batch.n_children:
-                raise ValueError(f"column {ordinals[i]} of {batch.n_children}")
+            if not 0 <= forms[i].place < batch.n_children:
+                raise ValueError(f"column {forms[i].place} of {batch.n_children}")
             _flat_source(
-                &sources[i], batch.children[ordinals[i]], batch.offset,
-                letters[i], widths[i], slots,
+                &sources[i], batch.children[forms[i].place], batch.offset, &forms[i], slots
             )
-            sources[i].nullable, sources[i].page_bytes = nullable[i], page_bytes[i]
         with nogil:
             for i in range(count):
-                _flat_column(
-                    &sources[i], nulls_share_min, &rules, &work, <FlatResult*>&found[i, 0]
-                )
+                _flat_column(&sources[i], &rules, &work, <FlatResult*>&found[i, 0])
         for error in raised:
             raise error
         pages = PyByteArray_FromStringAndSize(<char*>work.out, work.size)
@@ -223,10 +207,11 @@ def encode_flat(
 
 
 cdef int _flat_source(
-    FlatSource* source, const ArrowArray* array, int64_t first, char letter, int64_t width,
-    int64_t slots,
+    FlatSource* source, const ArrowArray* array, int64_t first, const FlatForm* form, int64_t slots
 ) except -1:
     """Note a column's memory, which Arrow has found to be large enough for its slots."""
+    cdef int64_t width = form.width
+    cdef char letter = <char>form.letter
     cdef bint is_known = width in (1, 2, 4, 8) and letter in b"iufsb"
     if letter == c'd':
         is_known = width == 16 or width == 32
@@ -242,4 +227,5 @@ cdef int _flat_source(
     source.text = <const uint8_t*>array.buffers[2] if letter == c's' else NULL
     source.first = array.offset + first
     source.letter, source.width = letter, width
+    source.nullable, source.page_bytes = form.nullable, form.page_bytes
     return 0

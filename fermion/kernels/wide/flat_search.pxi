@@ -49,14 +49,13 @@ cdef uint8_t* _flat_light(
 ) noexcept nogil:
     """A node of frames of reference, of decimals, or of numbers as they are; its end."""
     cdef uint8_t* stop = NULL
-    cdef int64_t bytes = (of.count * of.width + 7) & ~<int64_t>7
     if of.letter != c'f':
         stop = _flat_packed(node, of.values, of.count, of.width, of.letter == c'i', of.root)
     elif of.width == 4:
         stop = _flat_decimals(node, <const float*>of.values, of, False, rules, work)
     elif of.width == 8:
         stop = _flat_decimals(node, <const double*>of.values, of, False, rules, work)
-    if stop is NULL or stop - node > TREE_NODE_HEADER + bytes:
+    if stop is NULL or stop - node > _flat_plain_size(of.count * of.width):
         return _flat_raw(node, of)
     return stop
 
@@ -102,7 +101,7 @@ cdef uint8_t* _flat_runs(
         memcpy(<uint8_t*>work.entries + runs * width, of.values + i * width, width)
         work.first[runs] = i
         runs += 1
-    if runs * rules.run_slots_min > of.count:
+    if runs * rules.policy.run_slots_min > of.count:
         return NULL
     work.first[runs] = of.count
     for i in range(runs):
@@ -159,7 +158,7 @@ cdef uint8_t* _flat_zipped(
     plain.root = NULL
     size = _flat_raw(raw, &plain) - raw
     memcpy(at, &size, 8)
-    zipped = _flat_zip(rules, rules.ratio, raw, size, at + 8)
+    zipped = _flat_zip(rules, rules.policy.codec.ratio, raw, size, at + 8)
     return _flat_close(node, at + 8 + zipped) if zipped else NULL
 
 
@@ -191,22 +190,48 @@ cdef uint8_t* _flat_heavier(
 
     ``stop``: the end of the smallest light one, at ``node``.
     """
-    cdef double size_max = rules.ratio * (stop - node)
-    if of.letter != c'f':
-        stop = _flat_take(node, stop, _flat_differences(stop, of, work), size_max)
-    if of.count * of.width < rules.search_bytes_min:
-        return stop
-    stop = _flat_take(
-        node, stop, _flat_entropy_coded(stop, of, <int64_t>size_max, rules), size_max
+    cdef const FlatRule* numbers[3]
+    cdef const FlatRule* rule
+    cdef double light = stop - node
+    cdef int i
+    numbers[0], numbers[1], numbers[2] = (
+        &rules.policy.delta, &rules.policy.entropy, &rules.policy.codec
     )
+    for i in range(3):
+        rule = numbers[i]
+        if _flat_is_tried(rule, of.count * of.width):
+            stop = _flat_take(
+                node, stop, _flat_tried(node, stop, of, rule, rule.ratio * light, rules, work),
+                rule.ratio * light,
+            )
+    return stop
+
+
+cdef uint8_t* _flat_tried(
+    const uint8_t* node, uint8_t* stop, const FlatNumbers* of, const FlatRule* rule,
+    double size_max, FlatRules* rules, FlatWork* work
+) noexcept nogil:
+    """A node at ``stop`` by the encoding of a rule; its end, or NULL where it is too large.
+
+    ``node``: the smallest one so far.
+    """
+    if rule.encoding == TREE_DELTA:
+        return NULL if of.letter == c'f' else _flat_differences(stop, of, work)
+    if rule.encoding == FLAT_PCODEC:
+        return _flat_entropy_coded(stop, of, <int64_t>size_max, rules)
     _flat_widen_all(of, work.wide)
     # A repeat of one value costs a codec some bits, that of a row of values next to nothing.
     if (
         8 * (stop - node) > FLAT_REPEAT_BITS * of.count
         and _flat_repeats(work.wide, of.count, 1, 4, work.seen)
     ) or _flat_repeats(work.wide, of.count, 2, 2, work.seen):
-        stop = _flat_take(node, stop, _flat_zipped(stop, of, rules), size_max)
-    return stop
+        return _flat_zipped(stop, of, rules)
+    return NULL
+
+
+cdef inline double _flat_entropy_ratio(const FlatNumbers* of, const FlatPolicy* policy) noexcept nogil:
+    """What the entropy coder has to reach; 0 where it is not tried."""
+    return policy.entropy.ratio if _flat_is_tried(&policy.entropy, of.count * of.width) else 0
 
 
 cdef uint8_t* _flat_child(
@@ -217,9 +242,8 @@ cdef uint8_t* _flat_child(
     if of.letter != c'f':
         _flat_widen_all(of, work.wide)
         if not _flat_may_shrink(
-            work.wide, of.count, stop - node, 6,
-            rules.ratio if of.count * of.width >= rules.search_bytes_min else 0,
-            FLAT_TABLES_BYTES, rules, work,
+            work.wide, of.count, stop - node, 6, _flat_entropy_ratio(of, &rules.policy),
+            FLAT_TABLES_BYTES, &rules.policy, work,
         ):
             return stop
     return _flat_heavier(node, stop, of, rules, work)
@@ -255,10 +279,10 @@ cdef uint8_t* _flat_search(
     cdef int64_t entries
     stop = _flat_take(node, stop, _flat_runs(stop, of, rules, work), stop - node)
     stop = _flat_heavier(node, stop, of, rules, work)
-    entries = _flat_distinct(of.values, of.width, of.count, stop - node, rules, work)
+    entries = _flat_distinct(of.values, of.width, of.count, stop - node, &rules.policy, work)
     if entries:
         stop = _flat_take(
             node, stop, _flat_number_entries(stop, of, entries, rules, work),
-            rules.ratio * (stop - node),
+            rules.policy.dictionary.ratio * (stop - node),
         )
     return stop

@@ -82,38 +82,46 @@ cdef inline int64_t _flat_width(uint64_t top) noexcept nogil:
     return 1 if top < 0x100 else 2 if top < 0x10000 else 4
 
 
-cdef uint8_t* _flat_split(
-    uint8_t* node, const int64_t* offsets, const uint8_t* text, const int64_t* chosen,
-    int64_t count, int64_t zip_bytes_min, const FlatWork* root, FlatRules* rules, FlatWork* work,
-) noexcept nogil:
-    """A node of the lengths and the bytes of strings; its end.
+cdef struct FlatTexts:
+    const int64_t* offsets
+    const uint8_t* text
+    const int64_t* chosen  # which slots; NULL: the first ones
+    int64_t count
 
-    ``chosen``: which slots; NULL: the first ``count``.
-    """
+
+cdef inline int64_t _flat_length(const FlatTexts* of, int64_t i) noexcept nogil:
+    cdef int64_t slot = i if of.chosen is NULL else of.chosen[i]
+    return of.offsets[slot + 1] - of.offsets[slot]
+
+
+cdef uint8_t* _flat_split(
+    uint8_t* node, const FlatTexts* of, const FlatRule* codec, const FlatWork* root,
+    FlatRules* rules, FlatWork* work,
+) noexcept nogil:
+    """A node of the lengths and the bytes of strings; its end. NULL ``codec``: nothing is tried."""
     cdef uint8_t* at = _flat_node(node, TREE_SPLIT_LENGTHS, 1, root)
     cdef uint8_t* tables
     cdef uint8_t* raw
-    cdef int64_t i, slot, longest = 0, total = 0, zipped = 0
+    cdef int64_t i, longest = 0, total = 0, zipped = 0
     cdef uint32_t word
     cdef FlatNumbers lengths
-    for i in range(count):
-        slot = i if chosen is NULL else chosen[i]
-        work.other[i] = offsets[slot + 1] - offsets[slot]
+    for i in range(of.count):
+        work.other[i] = _flat_length(of, i)
         longest = max(longest, work.other[i])
         total += work.other[i]
     memset(at, 0, 8)
     at[0] = 1
     at[5] = <uint8_t>_flat_width(longest)
     tables = at + 8
-    word = <uint32_t>count
+    word = <uint32_t>of.count
     memcpy(tables, &word, 4)
     word = <uint32_t>total
     memcpy(tables + 4, &word, 4)
     # Beyond where the frame will go, and no part of the page if there is one.
     raw = tables + 12 + total
-    _flat_texts(offsets, text, chosen, count, raw)
-    if total >= zip_bytes_min:
-        zipped = _flat_zip(rules, rules.ratio, raw, total, tables + 12)
+    _flat_texts(of, raw)
+    if codec is not NULL and _flat_is_tried(codec, total):
+        zipped = _flat_zip(rules, codec.ratio, raw, total, tables + 12)
     if zipped:
         at[4] = TREE_CODEC_ZSTD
         word = <uint32_t>zipped
@@ -123,45 +131,41 @@ cdef uint8_t* _flat_split(
         memmove(tables + 8, raw, total)
         at = tables + 8 + total
     at = _flat_pad(node, at)
-    lengths.letter, lengths.width, lengths.count = c'u', _flat_width(longest), count
+    lengths.letter, lengths.width, lengths.count = c'u', _flat_width(longest), of.count
     lengths.values, lengths.root = work.copy, NULL
-    _flat_narrow(work.other, count, lengths.width, work.copy)
-    if zip_bytes_min == INT64_MAX:
-        at = _flat_unsigned(at, work.copy, count, lengths.width)
+    _flat_narrow(work.other, of.count, lengths.width, work.copy)
+    if codec is NULL:
+        at = _flat_unsigned(at, work.copy, of.count, lengths.width)
     else:
         at = _flat_child(at, &lengths, rules, work)
     return _flat_close(node, at)
 
 
-cdef void _flat_texts(
-    const int64_t* offsets, const uint8_t* text, const int64_t* chosen, int64_t count, uint8_t* out
-) noexcept nogil:
+cdef void _flat_texts(const FlatTexts* of, uint8_t* out) noexcept nogil:
     """The bytes of some strings, one after the other."""
     cdef int64_t i, size
-    if chosen is NULL:
-        memcpy(out, text + offsets[0], offsets[count] - offsets[0])
+    if of.chosen is NULL:
+        memcpy(out, of.text + of.offsets[0], of.offsets[of.count] - of.offsets[0])
         return
-    for i in range(count):
-        size = offsets[chosen[i] + 1] - offsets[chosen[i]]
-        memcpy(out, text + offsets[chosen[i]], size)
+    for i in range(of.count):
+        size = _flat_length(of, i)
+        memcpy(out, of.text + of.offsets[of.chosen[i]], size)
         out += size
 
 
 cdef uint8_t* _flat_whole_strings(
-    uint8_t* node, const int64_t* offsets, const uint8_t* text, const int64_t* chosen,
-    int64_t count, const FlatWork* root,
+    uint8_t* node, const FlatTexts* of, const FlatWork* root
 ) noexcept nogil:
-    """A node of strings as they are; its end. ``chosen`` as of `_flat_split`."""
+    """A node of strings as they are; its end."""
     cdef uint8_t* at = _flat_node(node, TREE_PLAIN, 0, root)
-    cdef int64_t i, slot, total = 0
+    cdef int64_t i, total = 0
     cdef uint32_t word
-    for i in range(count):
-        slot = i if chosen is NULL else chosen[i]
-        word = <uint32_t>(offsets[slot + 1] - offsets[slot])
+    for i in range(of.count):
+        word = <uint32_t>_flat_length(of, i)
         memcpy(at + 4 * i, &word, 4)
         total += word
-    at = _flat_pad(node, at + 4 * count)
-    _flat_texts(offsets, text, chosen, count, at)
+    at = _flat_pad(node, at + 4 * of.count)
+    _flat_texts(of, at)
     return _flat_close(node, at + total)
 
 
@@ -182,30 +186,29 @@ cdef bint _flat_constant_string(
 
 
 cdef uint8_t* _flat_coded_strings(
-    uint8_t* node, const int64_t* offsets, const uint8_t* text, int64_t entries, bint is_small,
-    FlatRules* rules, FlatWork* work,
+    uint8_t* node, const FlatTexts* of, const FlatRule* codec, FlatRules* rules, FlatWork* work,
 ) noexcept nogil:
-    """A node of a dictionary of strings, whose codes ``work`` has; its end."""
+    """A node of a dictionary of strings, whose codes ``work`` has; its end.
+
+    ``of``: the distinct ones; ``codec`` as of `_flat_split`.
+    """
     cdef uint8_t* at = _flat_node(node, TREE_DICTIONARY_LOCAL, 2, work)
-    cdef uint32_t word = <uint32_t>entries
+    cdef uint32_t word = <uint32_t>of.count
     cdef FlatNumbers codes
-    codes.letter, codes.width, codes.count = c'u', _flat_width(entries - 1), work.count
+    codes.letter, codes.width, codes.count = c'u', _flat_width(of.count - 1), work.count
     codes.values, codes.root = work.copy, NULL
     memset(at, 0, 8)
     memcpy(at, &word, 4)
     at[4] = <uint8_t>codes.width
     _flat_narrow(work.codes, work.count, codes.width, work.copy)
-    if is_small:
+    if codec is NULL:
         at = _flat_packed(at + 8, work.copy, work.count, codes.width, False, NULL)
     else:
         at = _flat_child(at + 8, &codes, rules, work)
-    if is_small and entries < rules.split_slots_min:
-        at = _flat_whole_strings(at, offsets, text, work.first, entries, NULL)
+    if codec is NULL and of.count < rules.policy.split_slots_min:
+        at = _flat_whole_strings(at, of, NULL)
     else:
-        at = _flat_split(
-            at, offsets, text, work.first, entries,
-            INT64_MAX if is_small else rules.zip_bytes_min, NULL, rules, work,
-        )
+        at = _flat_split(at, of, codec, NULL, rules, work)
     return _flat_close(node, at)
 
 
@@ -230,12 +233,13 @@ cdef bint _flat_strings(
 ) noexcept nogil:
     """Strings as they are, in lengths and bytes, or as a page with its own dictionary."""
     cdef int64_t count = work.count, total = offsets[count], i
-    cdef int64_t plain = TREE_NODE_HEADER + ((((4 * count + 7) & ~<int64_t>7) + total + 7) & ~<int64_t>7)
+    cdef int64_t plain = _flat_plain_size(((4 * count + 7) & ~<int64_t>7) + total)
+    cdef const FlatRule* codec = &rules.policy.strings_codec
+    cdef FlatTexts of, entries
     cdef uint8_t* page
     cdef uint8_t* node
     cdef uint8_t* stop
     cdef uint8_t* split
-    cdef int64_t entries
     cdef bint is_constant = True, repeat = False
     for i in range(1, count):
         is_constant &= offsets[i + 1] - offsets[i] == offsets[1]
@@ -247,47 +251,53 @@ cdef bint _flat_strings(
         return False
     node = page + COLUMN_PAGE_HEADER
     _flat_string_bounds(offsets, text, bits, work, found)
-    if plain < rules.search_bytes_min:
-        return _flat_few_strings(offsets, text, plain, rules, work, found)
-    entries = _flat_distinct_strings(offsets, text, count // rules.entry_slots_min, work)
-    if not entries and plain >= rules.strings_bytes_max:
+    of.offsets, of.text, of.chosen, of.count = offsets, text, NULL, count
+    if plain < rules.policy.search_bytes_min:
+        return _flat_few_strings(&of, plain, rules, work, found)
+    entries = of
+    entries.chosen = work.first
+    entries.count = _flat_distinct_strings(
+        offsets, text, count // rules.policy.entry_slots_min, work
+    )
+    if not entries.count and plain >= rules.policy.strings_bytes_max:
         return False
     stop = node
-    if entries:
+    if entries.count:
         for i in range(count):
             work.wide[i] = work.codes[i]
         repeat = _flat_repeats(work.wide, count, 6, 2, work.seen)
-        stop = _flat_coded_strings(node, offsets, text, entries, False, rules, work)
-    if repeat or not entries or 2 * (stop - node) > plain:
-        split = _flat_split(stop, offsets, text, NULL, count, rules.zip_bytes_min, work, rules, work)
-        stop = _flat_take(node, stop, split, plain) if entries else split
-    if stop - page >= rules.chunk_bytes_max or stop - node > plain:
+        stop = _flat_coded_strings(node, &entries, codec, rules, work)
+    if repeat or not entries.count or 2 * (stop - node) > plain:
+        split = _flat_split(stop, &of, codec, work, rules, work)
+        stop = _flat_take(node, stop, split, plain) if entries.count else split
+    if stop - page >= rules.policy.chunk_bytes_max or stop - node > plain:
         return False
     found.data_bytes = _flat_seal(work, stop)
     return True
 
 
 cdef bint _flat_few_strings(
-    const int64_t* offsets, const uint8_t* text, int64_t plain, FlatRules* rules, FlatWork* work,
-    FlatResult* found
+    const FlatTexts* of, int64_t plain, FlatRules* rules, FlatWork* work, FlatResult* found
 ) noexcept nogil:
     """The page of strings so few that a close look at them costs more than it saves."""
-    cdef int64_t count = work.count, entries, size, zipped = 0
-    cdef int64_t whole = plain + 4 * (work.slots - count)  # with null slots
+    cdef int64_t size, zipped = 0
+    cdef int64_t whole = plain + 4 * (work.slots - of.count)  # with null slots
     cdef uint8_t* node = work.out + work.size + COLUMN_PAGE_HEADER
     cdef uint8_t* stop = NULL
     cdef int encoding
-    if count >= rules.split_slots_min:
-        entries = _flat_distinct_strings(offsets, text, count // 2, work)
-        if entries:
-            stop = _flat_coded_strings(node, offsets, text, entries, True, rules, work)
+    cdef FlatTexts entries = of[0]
+    if of.count >= rules.policy.split_slots_min:
+        entries.chosen = work.first
+        entries.count = _flat_distinct_strings(of.offsets, of.text, of.count // 2, work)
+        if entries.count:
+            stop = _flat_coded_strings(node, &entries, NULL, rules, work)
         else:
-            stop = _flat_split(node, offsets, text, NULL, count, INT64_MAX, work, rules, work)
+            stop = _flat_split(node, of, NULL, work, rules, work)
     if stop is NULL or stop - node > whole:
-        stop = _flat_whole_strings(node, offsets, text, NULL, count, work)
+        stop = _flat_whole_strings(node, of, work)
     size = stop - node
-    if plain >= rules.page_zip_bytes_min and size >= rules.packed_bytes_min:
-        zipped = _flat_zip(rules, rules.page_ratio, node, size, stop)
+    if _flat_is_packed(plain, rules) and size >= rules.policy.page_bytes_min:
+        zipped = _flat_zip(rules, rules.policy.page_ratio, node, size, stop)
     if zipped:
         encoding = node[0] | node[1] << 8
         memmove(node, stop, zipped)

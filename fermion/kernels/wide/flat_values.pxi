@@ -55,6 +55,11 @@ cdef bint _flat_constant(
     return True
 
 
+cdef inline bint _flat_is_packed(int64_t plain, const FlatRules* rules) noexcept nogil:
+    """Whether a page of so many bytes, of a chunk that is not searched, may go through the codec."""
+    return rules.policy.codec.ratio > 0 and plain >= rules.policy.codec_bytes_min
+
+
 cdef bint _flat_plain(
     const uint8_t* values, int64_t width, FlatRules* rules, FlatWork* work, FlatResult* found
 ) noexcept nogil:
@@ -70,9 +75,9 @@ cdef bint _flat_plain(
     memcpy(stop, values, bytes)
     stop = _flat_close(node, stop + bytes)
     size = stop - node
-    if size >= rules.page_zip_bytes_min and _flat_may_zip(node, size, rules.page_ratio, work):
+    if _flat_is_packed(size, rules) and _flat_may_zip(node, size, rules.policy.page_ratio, work):
         frame = stop
-        zipped = _flat_zip(rules, rules.page_ratio, node, size, frame)
+        zipped = _flat_zip(rules, rules.policy.page_ratio, node, size, frame)
     if zipped:
         memmove(node, frame, zipped)
         stop = _flat_pad(node, node + zipped)
@@ -115,11 +120,12 @@ cdef bint _flat_integers(
     of.values, of.letter, of.width, of.count, of.root = values, letter, width, count, work
     node = page + COLUMN_PAGE_HEADER
     stop = _flat_light(node, &of, rules, work)
-    if count * width >= rules.search_bytes_min:
+    if _flat_plain_size(count * width) >= rules.policy.search_bytes_min:
         _flat_widen_all(&of, work.wide)
         if _flat_may_shrink(
-            work.wide, count, stop - node, 2, rules.ratio, FLAT_TABLES_BYTES, rules, work
-        ) or _flat_distinct(values, width, count, stop - node, rules, work):
+            work.wide, count, stop - node, 2, _flat_entropy_ratio(&of, &rules.policy),
+            FLAT_TABLES_BYTES, &rules.policy, work,
+        ) or _flat_distinct(values, width, count, stop - node, &rules.policy, work):
             stop = _flat_search(node, stop, &of, rules, work)
     found.data_bytes = _flat_seal(work, stop)
     return True
@@ -168,9 +174,9 @@ cdef bint _flat_wide(
     child = _flat_node(node, TREE_NARROW, 1, work)
     stop = _flat_light(child, &of, rules, work)
     if _flat_may_shrink(
-        values, count, stop - child, 2, rules.ratio if 8 * count >= rules.search_bytes_min else 0,
-        FLAT_TABLES_BYTES, rules, work,
-    ) or _flat_distinct(of.values, 8, count, stop - child, rules, work):
+        values, count, stop - child, 2, _flat_entropy_ratio(&of, &rules.policy), FLAT_TABLES_BYTES,
+        &rules.policy, work,
+    ) or _flat_distinct(of.values, 8, count, stop - child, &rules.policy, work):
         stop = _flat_search(child, stop, &of, rules, work)
     found.data_bytes = _flat_seal(work, _flat_close(node, stop))
     return True
@@ -183,7 +189,7 @@ cdef bint _flat_small(
     """Numbers of one byte and floats of two, if they are few."""
     cdef int64_t count = work.count
     cdef int64_t bytes = (count + 7) >> 3 if letter == c'b' else count * width
-    if TREE_NODE_HEADER + ((bytes + 7) & ~<int64_t>7) >= rules.search_bytes_min:
+    if _flat_plain_size(bytes) >= rules.policy.search_bytes_min:
         if letter == c'b' or letter == c'f':
             return False
         return _flat_integers(values, letter, width, bits, rules, work, found)
@@ -220,12 +226,12 @@ cdef bint _flat_bitmap(const uint8_t* values, FlatWork* work, FlatResult* found)
 
 
 cdef int _flat_exponent(
-    const floating* values, int64_t count, const FlatRules* rules
+    const floating* values, int64_t count, const FlatPolicy* policy
 ) noexcept nogil:
     """The smallest power of ten that makes most of a sample integers, as `alp.decimal_exponent` does."""
-    cdef int64_t step = max(count // rules.sample_values, 1), size, i
+    cdef int64_t step = max(count // policy.sample_values, 1), size, i
     cdef int exponent, best = 0, hits, most = -1
-    size = min(count, rules.sample_values)
+    size = min(count, policy.sample_values)
     for exponent in range(TREE_EXPONENT_MAX + 1):
         hits = 0
         for i in range(size):
@@ -234,7 +240,7 @@ cdef int _flat_exponent(
             ) == values[i * step]
         if hits > most:
             best, most = exponent, hits
-    return best if most >= max(size * rules.sample_part_min, 1) else -1
+    return best if most >= max(size * policy.sample_part_min, 1) else -1
 
 
 cdef int64_t _flat_to_integers(
@@ -270,7 +276,7 @@ cdef uint8_t* _flat_decimals(
 
     Its end; NULL where too many are no decimals. ``work.wide`` gets the integers.
     """
-    cdef int exponent = _flat_exponent(values, of.count, rules)
+    cdef int exponent = _flat_exponent(values, of.count, &rules.policy)
     cdef int64_t others, i, width = sizeof(floating)
     cdef uint32_t word
     cdef uint8_t* at
@@ -281,7 +287,7 @@ cdef uint8_t* _flat_decimals(
         values, of.count, POWERS_OF_TEN[exponent], work.wide, work.exceptions
     )
     work.others = others
-    if others > (1 - rules.sample_part_min) / 2 * of.count:
+    if others > (1 - rules.policy.sample_part_min) / 2 * of.count:
         return NULL
     at = _flat_node(node, FLAT_ALP, 1, of.root)
     memset(at, 0, 8)
@@ -307,7 +313,7 @@ cdef bint _flat_floats(
     FlatResult* found
 ) noexcept nogil:
     cdef int64_t count = work.count, width = sizeof(floating), limit
-    cdef bint is_small = TREE_NODE_HEADER + count * width < rules.search_bytes_min
+    cdef bint is_small = _flat_plain_size(count * width) < rules.policy.search_bytes_min
     cdef FlatNumbers of
     cdef uint8_t* page
     cdef uint8_t* node
@@ -324,7 +330,7 @@ cdef bint _flat_floats(
     of.root = work
     node = page + COLUMN_PAGE_HEADER
     stop = _flat_decimals(node, values, &of, False, rules, work)
-    limit = TREE_NODE_HEADER + ((work.slots * width + 7) & ~<int64_t>7)
+    limit = _flat_plain_size(work.slots * width)
     if stop is NULL or stop - node > limit:
         if is_small:
             return _flat_plain(<const uint8_t*>values, width, rules, work, found)
@@ -333,13 +339,14 @@ cdef bint _flat_floats(
         # Floats that are decimals by chance, or after a calculation.
         work.others or 8 * (stop - node) > FLAT_DECIMAL_BITS * count
         or _flat_may_shrink(
-            work.wide, count, stop - node, 2, rules.ratio, FLAT_FLOATS_BYTES, rules, work
+            work.wide, count, stop - node, 2, _flat_entropy_ratio(&of, &rules.policy),
+            FLAT_FLOATS_BYTES, &rules.policy, work,
         )
-        or _flat_distinct(<const uint8_t*>values, width, count, stop - node, rules, work)
+        or _flat_distinct(<const uint8_t*>values, width, count, stop - node, &rules.policy, work)
     ):
         stop = _flat_take(
             node, stop, _flat_decimals(stop, values, &of, True, rules, work),
-            rules.ratio * (stop - node),
+            rules.policy.delta.ratio * (stop - node),
         )
         stop = _flat_search(node, stop, &of, rules, work)
     found.data_bytes = _flat_seal(work, stop)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from unittest import mock
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, number
+from fermion.encodings.choice.policy import LIMITS, Policy, Rules, policy_for
 from fermion.writing import flat
 from tests.fermion.independent_reader import File
 from tests.fermion.physical_values import COUNTS, SHAPES, make_values
@@ -54,6 +58,19 @@ def column(kind: pa.DataType, count: int, shape: str, nulls: float, seed: int) -
     return pa.Array.from_buffers(kind, count, [valid, pa.py_buffer(words)])
 
 
+@contextmanager
+def trying_everything() -> Iterator[None]:
+    """The kernel tries all encodings on columns of any size."""
+
+    def policy(options: fermion.WriteOptions) -> Policy:
+        found = policy_for(options)
+        return replace(found, rules=Rules(*(rule._replace(bytes_min=0) for rule in found.rules)))
+
+    limits = LIMITS._replace(search_bytes_min=0)
+    with mock.patch.multiple(flat, policy_for=policy, LIMITS=limits):
+        yield
+
+
 def bits(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Floats as the integers of their bits, so that every NaN equals itself alone."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
@@ -70,7 +87,7 @@ def bits(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     nulls=st.sampled_from([0, 0.05, 0.5, 1]),
     first=st.integers(0, 3),
     seed=st.integers(0, 2**16),
-    search_bytes_min=st.sampled_from([0, flat.TRIAL_BYTES_MIN]),
+    everything=st.booleans(),
 )
 def test_any_values_come_back(
     kind: pa.DataType,
@@ -79,12 +96,15 @@ def test_any_values_come_back(
     nulls: float,
     first: int,
     seed: int,
-    search_bytes_min: int,
+    everything: bool,
 ) -> None:
-    """Bit by bit: all rows, some rows, and all by the reader that shares no code."""
+    """Bit by bit: all rows, some rows, and all by the reader that shares no code.
+
+    ``everything``: all encodings are tried on columns of any size.
+    """
     array = column(kind, count, shape, nulls, seed).slice(min(first, count - 1))
     sink = io.BytesIO()
-    with mock.patch.object(flat, "TRIAL_BYTES_MIN", search_bytes_min):
+    with trying_everything() if everything else nullcontext():
         fermion.write_table(pa.table({"a": array}), sink)
     with fermion.open(sink.getvalue()) as file:
         assert bits(file.read()["a"]).equals(bits(array))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,9 @@ from fermion import kernels
 from fermion.layout import ChunkFlag
 from fermion.options import WriteOptions
 from fermion.writing import file as file_writer
+from fermion.writing import flat
 from fermion.writing.column import ColumnPlans, encode_column
-from fermion.writing.flat import COLUMNS_PER_CALL, FlatWriter
+from fermion.writing.flat import COLUMNS_PER_CALL, FORM, POLICY, FlatWriter
 from fermion.writing.log import FileLog, WrittenColumn, flat_column
 from tests.fermion.identities import one_identity
 from tests.fermion.independent_reader import File
@@ -54,9 +56,11 @@ def arrays(rows: int = ROWS) -> dict[str, pa.Array]:
     }
 
 
-def both(name: str, array: pa.Array) -> tuple[WrittenColumn | None, WrittenColumn, bytes, bytes]:
+def both(
+    name: str, array: pa.Array, options: WriteOptions | None = None
+) -> tuple[WrittenColumn | None, WrittenColumn, bytes, bytes]:
     """What the kernel and what the way around make of a column, and their pages."""
-    options = WriteOptions()
+    options = options or WriteOptions()
     table = pa.table({name: array})
     plans = ColumnPlans(table.schema, options)
     writer, usual = FlatWriter(plans, options), encode_column(plans[0], table.column(0), None)
@@ -288,6 +292,43 @@ def test_columns_that_need_a_search_are_no_larger_than_one_by_one(name: str) -> 
     assert repr(File(sink.getvalue()).column(0).to_pylist()) == repr(array.to_pylist())
 
 
+@pytest.mark.parametrize("profile", ["compact", "fast"])
+def test_other_profiles_are_no_larger_than_one_by_one(profile: Literal["compact", "fast"]) -> None:
+    """All columns together; each needs at most three words more, and is read as it was."""
+    options = WriteOptions(profile=profile)
+    shorts, usuals, left = 0, 0, []
+    for name, array in (arrays() | few_rows() | searched()).items():
+        short, usual, pages, usual_pages = both(name, array, options)
+        if short is None:
+            left.append(name)
+            continue
+        assert short.statistics == usual.statistics
+        shorts, usuals = shorts + len(pages), usuals + len(usual_pages)
+        assert len(pages) <= len(usual_pages) + 24
+        sink = io.BytesIO()
+        fermion.write_table(pa.table({name: array}), sink, options=options)
+        assert repr(fermion.open(sink.getvalue()).read()[name].to_pylist()) == repr(
+            array.to_pylist()
+        )  # NaN
+    assert shorts < usuals
+    # Their bounds are stored in full, as they have more bytes than chunks of other strings.
+    assert left == ([] if profile == "compact" else ["distinct"])
+
+
+def test_a_profile_without_codecs_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for pcodec nor for zstd, whatever they would save."""
+
+    def refuse(*_: object, **__: object) -> bytes:
+        raise AssertionError("a codec is asked")
+
+    for codec in ("compress", "_entropy_coded"):
+        monkeypatch.setattr(flat, codec, refuse)
+    for name, array in (arrays() | few_rows() | searched()).items():
+        fermion.write_table(pa.table({name: array}), io.BytesIO(), profile="fast")
+    with pytest.raises(AssertionError, match="a codec is asked"):
+        fermion.write_table(pa.table({"real": searched()["real"]}), io.BytesIO())
+
+
 LEFT = {
     "long strings": pa.array([f"{n:05d}" * 9 for n in range(ROWS)]),
     "bool": pa.array([n % 7 == 0 for n in range(40_000)]),
@@ -318,8 +359,7 @@ def test_hidden_bytes_of_null_strings_do_not_get_into_a_file() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"profile": "compact"},
-        {"profile": "fast"},
+        {"profile": "random"},
         {"codec": "lz4"},
         {"checksum": "crc32"},
         {"align": 64},
@@ -381,19 +421,18 @@ def encoded(
     table: pa.Table,
     form: tuple[bytes, int],
     *,
-    counts: Sequence[int] = (4, 4, 16),
+    limits: Mapping[str, int] | None = None,
     zip: Callable[[memoryview], bytes] = bytes,
     entropy: Callable[[memoryview, str, int], bytes] = lambda *_: b"",
     ordinal: int = 0,
 ) -> tuple[bytearray, np.ndarray]:
-    """One column by the kernel."""
+    """One column by the kernel, with a search for encodings however few bytes it has."""
     (batch,) = table.to_batches()
-    one = np.ones(1, np.int64)
-    return kernels.encode_flat(
-        batch.__arrow_c_array__()[1], ordinal * one, form[0], form[1] * one, one.astype(np.uint8),
-        65536 * one, 0.3, 0.92, 0, 1, 4096, 0.95, 512, *counts[:2], 32, 256, 32768, counts[2],
-        0.875, zip, entropy,
-    )  # fmt: skip
+    forms = np.array([(ordinal, ord(form[0]), form[1], True, 65536)], FORM)
+    policy = FlatWriter(ColumnPlans(table.schema, WriteOptions()), WriteOptions()).policy.copy()
+    for name, value in {"search_bytes_min": 0, **(limits or {})}.items():
+        policy[name] = value
+    return kernels.encode_flat(batch.__arrow_c_array__()[1], forms, policy, zip, entropy)
 
 
 def test_an_error_of_the_codec_is_raised() -> None:
@@ -439,9 +478,20 @@ def test_columns_that_are_not_what_they_are_said_to_be_are_refused() -> None:
             encoded(table, form)
 
 
-@pytest.mark.parametrize("place", range(3))
-def test_counts_that_are_divided_by_are_at_least_one(place: int) -> None:
-    """Runs, slots an entry and sampled values, each 0 in turn."""
-    counts = [0 if each == place else 4 for each in range(3)]
+@pytest.mark.parametrize("name", ["run_slots_min", "entry_slots_min", "sample_values"])
+def test_counts_that_are_divided_by_are_at_least_one(name: str) -> None:
     with pytest.raises(ValueError, match="expected 1 or more"):
-        encoded(pa.table({"a": range(100)}), (b"i", 8), counts=counts)
+        encoded(pa.table({"a": range(100)}), (b"i", 8), limits={name: 0})
+
+
+def test_a_policy_of_another_form_is_refused() -> None:
+    """The kernel reads the fields that Python writes: none is left out, or of another type."""
+    (batch,) = pa.table({"a": range(100)}).to_batches()
+    forms = np.zeros(1, FORM)
+    for policy in (
+        np.zeros(1, POLICY.descr[:-1]),
+        np.zeros(1, [*POLICY.descr[:-1], (POLICY.names[-1], "f8")]),
+        np.zeros(2, POLICY),
+    ):
+        with pytest.raises(ValueError, match=r"policy|mismatch"):
+            kernels.encode_flat(batch.__arrow_c_array__()[1], forms, policy, bytes, bytes)
