@@ -23,7 +23,7 @@ from fermion_table.catalog.snapshots import MESSAGE_PREFIX
 from fermion_table.catalog.table_list import TableList, row_of_namespace
 from fermion_table.catalog.walking import Found, FoundTable, number_of, uuid_of, walk
 from fermion_table.catalog.warehouse import Warehouse
-from fermion_table.checks.repair import RepairResult, repair
+from fermion_table.checks.repair import Choice, RepairResult, repair
 from fermion_table.errors import CorruptMetadata, TableError
 from fermion_table.expiry.drop import delete_own_files
 from fermion_table.metadata.history import list_ids, table_exists
@@ -77,7 +77,7 @@ class _Repair:
             store = self.warehouse.store(path)
             if not list_ids(store):
                 continue
-            done = repair(store, dry_run=dry_run)
+            done = repair(store, Choice(dry_run=dry_run))
             self.actions += [f"{path}: {each}" for each in done.actions]
             left = [] if dry_run and done.actions else done.problems
             if path == TABLES_PATH and left:

@@ -30,7 +30,7 @@ from fermion_table.metadata.manifest_store import (
     live_entries,
     removed_entries,
 )
-from fermion_table.metadata.snapshot import Changelog, Delta, Producer, Snapshot, Touched
+from fermion_table.metadata.snapshot import LEFT_OUT, Changelog, Delta, Producer, Snapshot, Touched
 from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
 from fermion_table.planning.split import tasks
 from fermion_table.schema.schema import TableSchema
@@ -80,13 +80,15 @@ def commits_between(
     Raises
     ------
     InvalidArgumentError
-        The end does not descend from the start.
+        The end does not descend from the start; or a commit between them left out files that were
+        missing.
     VersionNotFound
         Snapshots between them have expired.
     """
     snapshots: list[Snapshot] = []
     for snapshot in walk(store, end, branch=branch, to_changelogs=True):
         if snapshot.hash == start.hash:
+            _refuse_lost_files(store, snapshots)
             return snapshots[::-1]
         if snapshot.id <= start.id:
             raise InvalidArgumentError(
@@ -97,6 +99,16 @@ def commits_between(
         f"{store.location}: no changes after snapshot {start.id}: snapshots up to "
         f"{snapshots[-1].id - 1} have expired"
     )
+
+
+def _refuse_lost_files(store: AtomicStore, snapshots: Iterable[Snapshot]) -> None:
+    """Refuse commits of a repair that left out missing files: nobody knows what rows these held."""
+    for snapshot in snapshots:
+        if LEFT_OUT in snapshot.properties:
+            raise InvalidArgumentError(
+                f"{store.location}: snapshot {snapshot.id} left out files that were missing: which "
+                "rows were lost is not known; read the changes before and after that apart"
+            )
 
 
 def step_without_files(snapshot: Snapshot) -> ChangeStep:

@@ -1,25 +1,40 @@
 """Repairing a table from its own files: its pointer files, expiry markers and newest snapshots.
 
 No data file is touched. A snapshot file that can't be read, and that nothing else has a copy of,
-is set aside under ``damaged/``, so that the last good snapshot is the newest one again.
+is set aside under ``damaged/``, so that the last good snapshot is the newest one again. Files that
+the newest snapshots name and that are gone are told; where the caller wants it, a new snapshot
+leaves them out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fermion.display import short_repr
+from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool
+from fermion_table.checks.missing_files import (
+    LostDeletions,
+    StoredFiles,
+    check_lost_deletions,
+    find_losses,
+    publish_without,
+)
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import data_paths_of
+from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import list_ids
-from fermion_table.metadata.manifest_store import live_entries, manifests_of, read_stored
+from fermion_table.metadata.manifest_store import (
+    live_entries,
+    manifests_of,
+    read_stored,
+    removed_entries,
+)
 from fermion_table.metadata.references import (
     Reference,
     list_branch_names,
@@ -29,7 +44,7 @@ from fermion_table.metadata.references import (
     tag_names,
 )
 from fermion_table.metadata.schema_store import SchemaVersions
-from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
+from fermion_table.metadata.snapshot import LEFT_OUT, Snapshot, decode_snapshot
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import (
@@ -61,11 +76,19 @@ class RepairResult:
         What is left for people to decide; after a dry run, all that is wrong now.
     dry_run
         Whether nothing was changed.
+    losses
+        Of each branch the files that its newest snapshot names and that are missing, or too short,
+        and what is lost with them, in words.
+    rows_lost
+        Rows of data files that are lost so, or that are left out for the sake of a lost column file
+        or deletion vector; those of each branch count.
     """
 
     actions: tuple[str, ...]
     problems: tuple[str, ...]
     dry_run: bool
+    losses: tuple[str, ...] = ()
+    rows_lost: int = 0
 
     __repr__ = short_repr
 
@@ -77,10 +100,19 @@ class RepairResult:
     def __str__(self) -> str:
         would = "would be done" if self.dry_run else "done"
         lines = [f"{len(self.actions)} repairs {would}", *(f"  {each}" for each in self.actions)]
+        if self.losses:
+            lines.append(f"{len(self.losses)} files missing, {self.rows_lost:,} rows lost")
+            lines += _shown(self.losses)
         if self.problems:
             lines.append(f"{len(self.problems)} problems left")
-            lines += [f"  {each}" for each in self.problems[:PROBLEMS_SHOWN]]
+            lines += _shown(self.problems)
         return "\n".join(lines)
+
+
+def _shown(texts: Sequence[str]) -> list[str]:
+    more = len(texts) - PROBLEMS_SHOWN
+    lines = [f"  {each}" for each in texts[:PROBLEMS_SHOWN]]
+    return [*lines, f"  and {more:,} more"] if more > 0 else lines
 
 
 def repair_table(
@@ -88,6 +120,8 @@ def repair_table(
     *,
     storage_options: dict[str, Any] | None = None,
     dry_run: bool = False,
+    leave_out_missing: bool = False,
+    lost_deletions: LostDeletions | None = None,
 ) -> RepairResult:
     """Repair a table that can't be opened, or not be trusted, from its own files.
 
@@ -95,6 +129,9 @@ def repair_table(
     that can't be read is restored from the copy that a tag or a branch holds, or set aside, so that
     the one before it is the newest. Data files are never deleted. Nobody else may write to the
     table meanwhile.
+
+    Files that the newest snapshot of a branch names and that are gone are told as `losses`. Without
+    them the table can't be read as a whole; `leave_out_missing` gives them up.
 
     Parameters
     ----------
@@ -104,55 +141,143 @@ def repair_table(
         For fsspec.
     dry_run
         Only say what would be done.
+    leave_out_missing
+        Publish a snapshot, of each branch that needs one, that leaves missing data files out, with
+        their rows, and does without missing column files, whose columns show older values, defaults
+        or nulls then. Where a column can't have these, the rows are left out. Older snapshots go on
+        naming the files, and changes across the new one can't be read.
+    lost_deletions
+        What becomes of a data file whose deletion vector is missing, so that nobody knows which of
+        its rows are deleted: ``"leave_out"`` leaves all its rows out; ``"show"`` shows the deleted
+        rows again, not in primary-key tables. None: the file stays as it is, which is a problem
+        left. Needs `leave_out_missing`.
 
     Raises
     ------
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
     TableNotFound
         There is no snapshot file at all.
     UnsupportedFeature
         A newer version of this software has written the newest snapshot.
+    CommitConflict, CommitStateUnknown
+        Others kept committing, or a reply was lost: repair the table again.
     OSError
         The storage's own.
     """
-    store = open_store(path, storage_options=storage_options)
-    return repair(store, dry_run=check_bool(dry_run, "dry_run"))
+    choice = Choice.checked(dry_run, leave_out_missing, lost_deletions)
+    return repair(open_store(path, storage_options=storage_options), choice)
 
 
-def repair(store: AtomicStore, *, dry_run: bool = False) -> RepairResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a repair may do; see `repair_table`."""
+
+    dry_run: bool = False
+    leave_out_missing: bool = False
+    lost_deletions: LostDeletions | None = None
+
+    @classmethod
+    def checked(cls, dry_run: Any, leave_out_missing: Any, lost_deletions: Any) -> Choice:
+        """What a caller wants.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError
+        """
+        choice = cls(
+            dry_run=check_bool(dry_run, "dry_run"),
+            leave_out_missing=check_bool(leave_out_missing, "leave_out_missing"),
+            lost_deletions=check_lost_deletions(lost_deletions),
+        )
+        if choice.lost_deletions is not None and not choice.leave_out_missing:
+            raise InvalidArgumentError(
+                f"lost_deletions={lost_deletions!r}: is for leave_out_missing=True"
+            )
+        return choice
+
+
+def repair(store: AtomicStore, choice: Choice) -> RepairResult:
     """The same, of a store."""
     if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
     shared_cache.clear()  # what is stored counts, not what it once was
-    work = _Repair(store, dry_run)
+    files = StoredFiles(store, looks_outside=choice.leave_out_missing)
+    work = _Repair(store, choice, files)
     for branch in (MAIN, *list_branch_names(store)):
-        work.repair_branch(branch)
+        head = work.repair_branch(branch)
+        if head is not None:
+            try:
+                work.leave_out(branch, head)
+            except CorruptMetadata as error:
+                work.problems.append(str(error))
     report = verify(store, external=False)
-    problems = [*work.problems, *(str(each) for each in report.problems)]
+    problems = [*work.problems, *files.unknown, *(str(each) for each in report.problems)]
     return RepairResult(
-        actions=tuple(work.actions), problems=tuple(dict.fromkeys(problems)), dry_run=dry_run
+        actions=tuple(work.actions),
+        problems=tuple(dict.fromkeys(problems)),
+        dry_run=choice.dry_run,
+        losses=tuple(work.losses),
+        rows_lost=work.rows_lost,
     )
 
 
 @dataclass(slots=True)
 class _Repair:
     store: AtomicStore
-    dry_run: bool
+    choice: Choice
+    files: StoredFiles
     actions: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    rows_lost: int = 0
 
-    def repair_branch(self, branch: str) -> None:
-        """Repair the newest snapshots of a branch, then its pointer files and markers."""
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is changed."""
+        return self.choice.dry_run
+
+    def repair_branch(self, branch: str) -> Snapshot | None:
+        """Repair the newest snapshots of a branch, then its pointer files and markers.
+
+        Returns
+        -------
+        The newest snapshot; None if it can't be read.
+        """
         ids = list_ids(self.store, branch)
         self._repair_markers(branch, ids[-1] if ids else self._left_at(branch))
         if not ids:
-            return  # it has no commits of its own
+            return self._left(branch)  # it has no commits of its own
         head = self._good_head(branch, ids, self._first_kept(branch, ids[-1]))
         if head is None:
-            return
+            return None
         for snapshot_id in (each for each in reversed(ids) if each > head.id):
             self._set_aside(branch, snapshot_id)
         self._repair_pointers(branch, head, ids[-1])
         self._mark_what_has_expired(branch, head, [each for each in ids if each < head.id])
+        return head
+
+    def leave_out(self, branch: str, head: Snapshot) -> None:
+        """Tell what the newest snapshot of a branch lacks; publish one that does without it."""
+        choice = self.choice
+        lost = find_losses(self.store, head, self.files, choice.lost_deletions)
+        newest = f"snapshot {lost.snapshot.id + 1} of branch {branch!r}"
+        if choice.leave_out_missing and lost.removed:
+            if not choice.dry_run:
+                published, lost = publish_without(
+                    self.store, branch, head, self.files, choice.lost_deletions
+                )
+                newest = f"snapshot {published.id} of branch {branch!r}"
+            if lost.removed:  # no other repair was faster
+                self.actions.append(f"{newest}: leaves out {lost.summary}")
+        elif lost.removed:
+            self.problems.append(
+                f"snapshot {head.id} of branch {branch!r}: files are missing: {lost.summary}; "
+                "leave_out_missing=True (--leave-out-missing) publishes a snapshot without them"
+            )
+        self.losses += [f"branch {branch!r}: {each}" for each in (*lost.told, *lost.undecided)]
+        self.problems += [f"branch {branch!r}: {each}" for each in lost.undecided]
+        self.rows_lost += lost.rows
 
     def _good_head(self, branch: str, ids: list[int], kept: int) -> Snapshot | None:
         """The newest snapshot that can be read, restored from a copy where there is one."""
@@ -165,10 +290,23 @@ class _Repair:
             copied = self._restored(branch, snapshot_id)
             if copied is not None:
                 return copied
-        self.problems.append(
-            f"{snapshot_path(ids[-1], branch)}: no snapshot of branch {branch!r} can be read"
-        )
+        path = snapshot_path(ids[-1], branch)
+        self.problems.append(f"{path}: no snapshot of branch {branch!r} can be read")
+        self.problems += self._lost_manifests(path)
         return None
+
+    def _lost_manifests(self, path: str) -> Iterator[str]:
+        """The manifests without which a snapshot can't be read, and what that means."""
+        with contextlib.suppress(TableError, FileNotFoundError):
+            for reference in decode_snapshot(self.store.read(path), path).manifests:
+                try:
+                    read_stored(self.store, reference.path, reference.hash, reference.size)
+                except (TableError, FileNotFoundError) as error:
+                    yield (
+                        f"{error}: it lists {reference.live_entries:,} data files with "
+                        f"{reference.rows:,} rows; without it nobody knows which files these are, "
+                        "and leave_out_missing can't leave them out: bring a copy of it back"
+                    )
 
     def _readable(self, branch: str, snapshot_id: int) -> Snapshot | None:
         """A snapshot whose metadata can be read; None if it can't."""
@@ -253,6 +391,16 @@ class _Repair:
                 return left.snapshot_id
         return 0
 
+    def _left(self, branch: str) -> Snapshot | None:
+        """The copy of the snapshot after which a branch left another; None if it can't be read."""
+        with contextlib.suppress(CorruptMetadata):
+            left = load_branch(self.store, branch)
+            if left is not None:
+                snapshot = snapshot_of(left, branch_path(branch))
+                self._check(snapshot)
+                return snapshot
+        return None
+
     def _repair_pointers(self, branch: str, head: Snapshot, newest: int) -> None:
         """Let LATEST name the newest snapshot, and EARLIEST what the markers say."""
         if pointers.read_latest(self.store, branch) != head.id:
@@ -276,7 +424,7 @@ class _Repair:
         """Create the expiry marker again where old snapshots have lost their files."""
         if not older or pointers.first_kept(self.store, branch) > 1:
             return
-        there = {item.path for item in self.store.list()}
+        there = {item.path for item in self.store.list()} | self._given_up(branch, head, older)
         kept = _own_files(self.store, head)
         if not kept <= there:
             return  # that is no expiry: `verify` tells what is missing
@@ -303,6 +451,15 @@ class _Repair:
         )
         if not self.dry_run:
             pointers.mark_expired(self.store, first, branch)
+
+    def _given_up(self, branch: str, head: Snapshot, older: Sequence[int]) -> set[str]:
+        """Files that earlier repairs have left out, as they were missing: that was no expiry."""
+        found: set[str] = set()
+        for snapshot in (head, *(self._readable(branch, each) for each in older)):
+            if snapshot is not None and LEFT_OUT in snapshot.properties:
+                for entry in removed_entries(self.store, snapshot):
+                    found.update(paths_of(entry))
+        return found
 
 
 def _own_files(store: AtomicStore, snapshot: Snapshot) -> set[str]:

@@ -9,21 +9,39 @@ from fermion.cli import add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
 from fermion_table.cli.printing import Console, print_lines
 
-HELP = "repair pointer files, expiry markers and unreadable newest snapshots"
+HELP = "repair pointer files, expiry markers, unreadable newest snapshots; give up missing files"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
     parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    parser.add_argument(
+        "--leave-out-missing",
+        action="store_true",
+        help="publish a snapshot without the files that are missing; first look with --dry-run",
+    )
+    parser.add_argument(
+        "--lost-deletions",
+        choices=("leave-out", "show"),
+        help="data files whose deletion vector is missing: leave them out, or show the deleted "
+        "rows again",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_storage_options(parser)
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Repair the table; whether no problem is left."""
+    lost_deletions = arguments.lost_deletions
+    if lost_deletions is not None:
+        lost_deletions = lost_deletions.replace("-", "_")
     done = repair_table(
-        arguments.path, dry_run=arguments.dry_run, storage_options=storage_options(arguments)
+        arguments.path,
+        storage_options=storage_options(arguments),
+        dry_run=arguments.dry_run,
+        leave_out_missing=arguments.leave_out_missing,
+        lost_deletions=lost_deletions,
     )
     if arguments.json:
         console.print_json(dataclasses.asdict(done))

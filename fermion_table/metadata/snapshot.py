@@ -40,6 +40,8 @@ PRIMARY_KEY = "primary-key"
 COLUMN_FILES = "column-files"
 """Feature of tables with column files, without which a reader would not see their values."""
 KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY, COLUMN_FILES})
+LEFT_OUT = "fermion.left_out"
+"""Property of a snapshot that leaves out files that were missing: how many, as a JSON object."""
 CHANGELOG = "changelog"
 """Feature of tables with changelog files, which whoever deletes files has to know."""
 KNOWN_WRITER_FEATURES: frozenset[str] = frozenset({CHANGELOG})

@@ -12,7 +12,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
 from fermion_table.checks import repair as repairing
 from fermion_table.checks.data_files import verify_table
-from fermion_table.checks.repair import RepairResult
+from fermion_table.checks.missing_files import LostDeletions
+from fermion_table.checks.repair import Choice, RepairResult
 from fermion_table.checks.verify import VerifyReport
 from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
@@ -344,13 +345,21 @@ def _of_partitions(state: TableState, filter: Any) -> TableFilter | None:
     return chosen
 
 
-def repair(self: HasState, *, dry_run: bool = False) -> RepairResult:
+def repair(
+    self: HasState,
+    *,
+    dry_run: bool = False,
+    leave_out_missing: bool = False,
+    lost_deletions: LostDeletions | None = None,
+) -> RepairResult:
     """Repair the table from its own files, while nobody else writes to it (see `repair_table`).
 
     Parameters
     ----------
     dry_run
         Only say what would be done.
+    leave_out_missing, lost_deletions
+        Whether to give up files that are missing, and deletion vectors: see `repair_table`.
 
     Returns
     -------
@@ -359,10 +368,13 @@ def repair(self: HasState, *, dry_run: bool = False) -> RepairResult:
 
     Raises
     ------
-    UnsupportedFeature, OSError
+    TypeError, InvalidArgumentError
+        Names the argument that is wrong.
+    CommitConflict, CommitStateUnknown, UnsupportedFeature, OSError
     """
     state = self._state
-    done = repairing.repair(state.store, dry_run=check_bool(dry_run, "dry_run"))
+    choice = Choice.checked(dry_run, leave_out_missing, lost_deletions)
+    done = repairing.repair(state.store, choice)
     if not done.dry_run and state.version_opened is None:
         state.move_to(latest(state.store, branch=state.branch))
     return done

@@ -257,8 +257,8 @@ def scan_changes(
     Raises
     ------
     InvalidArgumentError
-        The end does not descend from the start; or, when it is read, a table with another primary
-        key was replaced between them.
+        The end does not descend from the start; a repair between them left out files that were
+        missing; or, when it is read, a table with another primary key was replaced between them.
     VersionNotFound
         Snapshots between them have expired, and changelog files do not tell of all their changes.
     """

@@ -83,6 +83,11 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "CatalogSnapshots.delete": _of_catalog(_with_snapshot, "delete", name="q2"),
     "CatalogSnapshots.tables": _of_catalog(_with_snapshot, "tables", name="q2"),
     "repair_table": free(
-        fermion_table.repair_table, path=Path("t"), storage_options={}, dry_run=False
+        fermion_table.repair_table,
+        path=Path("t"),
+        storage_options={},
+        dry_run=False,
+        leave_out_missing=True,
+        lost_deletions="leave_out",
     ),
 }

@@ -369,7 +369,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.plan_merge": _of_table("plan_merge", data=SCHEMA),
     "Table.remove_orphan_files": _of_table("remove_orphan_files", older_than=DAY, dry_run=False),
     "Table.rename_column": _of_table("rename_column", old="id", new="other"),
-    "Table.repair": _of_table("repair", dry_run=False),
+    "Table.repair": _of_table(
+        "repair", dry_run=False, leave_out_missing=True, lost_deletions="leave_out"
+    ),
     "Table.restore": _of_table("restore", version=1, message="why"),
     "Table.scan": _of_table(
         "scan",
