@@ -25,10 +25,10 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind
 from fermion_table.operations.draft import Draft
 from fermion_table.operations.keyed_rows import keys_may_match
-from fermion_table.operations.transaction import commit_change
 from fermion_table.planning.filters import conjunction, table_filter
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.store import AtomicStore
+from fermion_table.table.changes import commit_change
 from fermion_table.table.table import Table
 from fermion_table.writing.make_writer import write_changes
 
@@ -155,7 +155,7 @@ class KeyedList:
         """
         table = self._known() or self._made()
         change = ListChange(keys, self._key, decide, also)
-        commit_change(table.transaction(message=message), change)
+        commit_change(table, change, message=message)
 
     def _known(self) -> Table | None:
         """The list at its newest snapshot, None if there is none."""

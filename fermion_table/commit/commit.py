@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -38,12 +38,24 @@ from fermion_table.commit.request import (
     WrittenFiles,
     recorded,
 )
-from fermion_table.errors import CommitConflict, CommitStateUnknown, TableExists
+from fermion_table.errors import (
+    CommitConflict,
+    CommitStateUnknown,
+    SchemaMismatch,
+    TableExists,
+)
 from fermion_table.metadata import pointers
 from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import latest, latest_listed, table_exists
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import Located, MetadataWriter, locate, manifests_of
+from fermion_table.metadata.manifest_store import (
+    Located,
+    MetadataWriter,
+    added_entries,
+    changelog_entries,
+    locate,
+    manifests_of,
+)
 from fermion_table.metadata.snapshot import (
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
@@ -60,8 +72,8 @@ from fermion_table.storage.store import AtomicStore
 
 _log = logger(__name__)
 
-RedoFunction = Callable[[Snapshot, Redo], CommitRequest]
-"""Computes an operation again on top of a newer snapshot; raises to give up."""
+Plan = Callable[[Snapshot], CommitRequest | None]
+"""What to commit on a snapshot; None: nothing. Raises to give up."""
 
 
 def create_table(
@@ -134,100 +146,232 @@ def commit(
     request: CommitRequest,
     *,
     branch: str = MAIN,
-    redo: RedoFunction | None = None,
     options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
-    seen_at: float | None = None,
-    uuid: str | None = None,
 ) -> Snapshot:
-    """Publish a commit and return its snapshot, or that of an earlier try of the same commit.
-
-    The files that it has published, or may have published, are not their owner's to delete any
-    more (see `OwnedFiles`).
+    """Publish a request that can't be planned again, and return its snapshot (see `Commit`).
 
     Parameters
     ----------
-    store
-        Of the table.
+    store, branch
+        Which history of a table.
     request
         What to commit. Its data files are stored and fsynced already.
-    branch
-        Which history it goes to.
-    redo
-        Called when another commit came first and the operation has to be computed again on
-        the snapshot given; without it that is a conflict.
     options
         How hard to try.
-    seen_at
-        When, by ``time.monotonic``, the request's base was last known to be the latest: a commit
-        soon after creates the snapshot behind it without looking first. None: it looks.
-    uuid
-        Of the snapshot, which tells it from that of an earlier try; None: a new one.
-
-    Raises
-    ------
-    CommitConflict
-        Another commit came first and this one can't follow it; nothing was published, the
-        metadata is deleted, the data files are the caller's.
-    InvalidArgumentError
-        A file is named twice, another commit has added it before, or it is gone; nothing was
-        published.
-    CommitStateUnknown
-        The reply was lost, and whether the commit was published can't be told; nothing was
-        deleted.
-    TableNotFound
-        No table here.
-    CorruptMetadata
-        An expiry marker names a snapshot that was never made.
-    UnsupportedFeature
-        The table needs a newer writer.
     """
-    return _Commit(store, request, branch, redo, options, seen_at, uuid or unique_name()).run()
+    return Commit(store, request, branch=branch, options=options).run().snapshot
 
 
-class _Commit:
-    """One commit, however many tries it takes."""
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a commit.
+
+    Attributes
+    ----------
+    snapshot
+        Its own, that of an earlier try of the same commit, or the latest where there was nothing
+        to do.
+    entries
+        What the commit added; None: not known, as it could not be read.
+    seen_at
+        When, by ``time.monotonic``, the snapshot was known to be the latest; None: not known.
+    is_earlier
+        Whether an earlier try of the same commit was found.
+    """
+
+    snapshot: Snapshot
+    entries: Sequence[Entry] | None = ()
+    seen_at: float | None = None
+    is_earlier: bool = False
+
+
+class Commit:
+    """One commit, however many tries it takes.
+
+    Each try looks for the latest snapshot, checks by the conflict matrix what others have committed
+    since the operation was decided, plans it again where that matters, and creates the next
+    snapshot file. The files that it has published, or may have published, are not their owner's to
+    delete any more (see `OwnedFiles`).
+
+    Parameters
+    ----------
+    store, branch
+        Which history of a table.
+    plan
+        What to commit on a snapshot; made again where others come first. A request can't be made
+        again: there it is a conflict.
+    metadata
+        Of the commit. An earlier try with the same identity is found even where the plan no longer
+        fits the table. None: that of the request.
+    known
+        A snapshot of the table, which the operation was decided on. None: the request's base.
+    seen_at
+        When, by ``time.monotonic``, `known` was last known to be the latest: a commit soon after
+        creates the snapshot behind it without looking first. None: not known.
+    looks
+        Whether to plan on the latest snapshot; else on `known`.
+    options
+        How hard to try.
+    """
 
     def __init__(
         self,
         store: AtomicStore,
-        request: CommitRequest,
-        branch: str,
-        redo: RedoFunction | None,
-        options: CommitOptions,
-        seen_at: float | None,
-        uuid: str,
+        plan: Plan | CommitRequest,
+        *,
+        branch: str = MAIN,
+        metadata: CommitMetadata | None = None,
+        known: Snapshot | None = None,
+        seen_at: float | None = None,
+        looks: bool = False,
+        options: CommitOptions = CommitOptions(),  # noqa: B008 - immutable
     ) -> None:
         self.store = store
-        self.request = request
         self.branch = branch
-        self.redo = redo
         self.options = options
+        self.plan = None if isinstance(plan, CommitRequest) else plan
+        self.request = plan if isinstance(plan, CommitRequest) else CommitRequest(kind="append")
+        self.metadata = metadata or self.request.metadata
+        self.base = known or self.request.base
+        self.seen_at = seen_at
+        self.looks = looks
+        self.lists = False
+        self.decided_on = self.base
         self.writer = MetadataWriter(store)
-        self.uuid = uuid
-        self.seen = request.base
+        self.uuid = unique_name()
         self.dropped: frozenset[int] = frozenset()
         self.fsynced: set[str] = set()
         self.may_be_published = False
-        self.seen_at = seen_at
         self.retries = 0
-        self.lists = False
         self.written: WrittenFiles | None = None
-        self.looked: frozenset[str] = frozenset()
+        self.looked_for: frozenset[str] = frozenset()
 
-    def run(self) -> Snapshot:
-        """Try until published, proven impossible, or unknown."""
+    def run(self) -> Published:
+        """Try until published, proven impossible, or unknown.
+
+        Raises
+        ------
+        CommitConflict
+            Another commit came first and this one can't follow it; nothing was published, the
+            metadata is deleted, the data files are the caller's.
+        InvalidArgumentError
+            A file is named twice, another commit has added it before, or it is gone; nothing was
+            published.
+        CommitStateUnknown
+            The reply was lost, and whether the commit was published can't be told; nothing was
+            deleted.
+        TableNotFound
+            No table here.
+        CorruptMetadata
+            An expiry marker names a snapshot that was never made.
+        UnsupportedFeature
+            The table needs a newer writer.
+        """
         began = time.monotonic()
         try:
-            snapshot = self._run()
-            self._report(snapshot, time.monotonic() - began)
-            seconds = time.monotonic() - self.request.metadata.began
-            effort = Effort(retries=self.retries, seconds=seconds)
-            return msgspec.structs.replace(snapshot, effort=effort)
+            return self._first(began) or self._run(began)
         except BaseException:
             if not self.may_be_published:
-                owned_files.hold(self.request.unsure, False)
-                self.writer.discard()
+                self._discard()
             raise
+
+    def _first(self, began: float) -> Published | None:
+        """Plan the operation; a result where there is nothing to publish."""
+        if self.plan is None:
+            return None
+        known = self.base
+        base = self._refreshed()[0] if self.looks or known is None else known
+        if known is not None:
+            refuse_replaced(self.store, known, base)
+        try:
+            is_change = self._plan_on(base)
+        except (CommitConflict, SchemaMismatch):
+            earlier = self._earlier(base)
+            if earlier is None:
+                raise
+            return Published(earlier, is_earlier=True)
+        return None if is_change else Published(base, seen_at=self.seen_at)
+
+    def _run(self, began: float) -> Published:
+        started = time.monotonic()
+        while True:
+            base, seen_at = self._refreshed()
+            snapshot = self._earlier(base)
+            if snapshot is None:
+                changes = self._changes(base)
+                if changes is None:
+                    self._discard()
+                    return Published(base, seen_at=seen_at)
+                snapshot = self._publish(base, changes, seen_at)
+            if snapshot is not None:
+                self.writer.discard(keep=_objects_of(snapshot))
+                return self._published(snapshot, began, time.monotonic() - started)
+            self.retries += 1
+            if time.monotonic() - started > self.options.timeout_s:
+                raise CommitConflict(
+                    f"{self.store.location}: {self.request.title}: {self.retries} attempts failed "
+                    f"because of concurrent commits in {self.options.timeout_s:g} s; try again "
+                    "with fewer writers",
+                    mine=self.request.title,
+                )
+            self._wait()
+
+    def _refreshed(self) -> tuple[Snapshot, float]:
+        """The snapshot to build on, and since when it may not be the latest any more.
+
+        The one that is known serves the first try if it was the latest a moment ago.
+        """
+        if self.base is None or self.retries or not self.options.is_fresh(self.seen_at):
+            start = None if self.base is None else self.base.id
+            seen_at = time.monotonic()
+            if self.lists:
+                self.base = latest_listed(self.store, branch=self.branch)
+            else:
+                self.base = latest(self.store, branch=self.branch, start=start)
+            self.seen_at = seen_at
+        assert self.seen_at is not None  # a fresh one has a time
+        return self.base, self.seen_at
+
+    def _earlier(self, base: Snapshot) -> Snapshot | None:
+        """The snapshot of an earlier try of the same commit."""
+        return committed_before(self.store, base, self.metadata.identity, branch=self.branch)
+
+    def _plan_on(self, base: Snapshot) -> bool:
+        """Plan the operation on a snapshot; whether it changes anything there."""
+        request = self.plan(base) if self.plan is not None else None
+        if request is None:
+            return False
+        self.request = request
+        self.decided_on = base
+        self.dropped = frozenset()
+        return True
+
+    def _published(self, snapshot: Snapshot, began: float, seconds: float) -> Published:
+        """The result: what was published, now or by an earlier try."""
+        self._report(snapshot, seconds)
+        effort = Effort(retries=self.retries, seconds=time.monotonic() - self.metadata.began)
+        result = msgspec.structs.replace(snapshot, effort=effort)
+        if snapshot.uuid == self.uuid:
+            return Published(result, self.request.added, began)
+        entries = self._added_by(snapshot)
+        if entries is None:
+            owned_files.hold(self.request.unsure)  # perhaps the earlier try has published them
+        return Published(result, entries, is_earlier=True)
+
+    def _added_by(self, earlier: Snapshot) -> Sequence[Entry] | None:
+        """What an earlier try has added; None if it can't be read."""
+        if not self.request.added:
+            return ()
+        try:
+            changelog = changelog_entries(self.store, earlier)
+            return [*added_entries(self.store, earlier), *changelog]
+        except OSError:
+            return None
+
+    def _discard(self) -> None:
+        """Delete the metadata that was written; the data files are their owner's again."""
+        owned_files.hold(self.request.unsure, False)
+        self.writer.discard()
 
     def _report(self, snapshot: Snapshot, seconds: float) -> None:
         """One record of the log, with what happened as attributes."""
@@ -256,51 +400,42 @@ class _Commit:
             },
         )
 
-    def _run(self) -> Snapshot:
-        deadline = time.monotonic() + self.options.timeout_s
-        start = self.request.base.id if self.request.base is not None else None
-        while True:
-            base, began = self._base(start)
-            identity = self.request.metadata.identity
-            earlier = committed_before(self.store, base, identity, branch=self.branch)
-            if earlier is not None:
-                self.writer.discard()
-                return earlier
-            published = self._attempt(base, began)
-            if published is not None:
-                self.writer.discard(keep=_objects_of(published))
-                return published
-            self.retries += 1
-            start = base.id
-            if time.monotonic() > deadline:
-                raise CommitConflict(
-                    f"{self.store.location}: {self.request.title}: {self.retries} attempts failed "
-                    f"because of concurrent commits in {self.options.timeout_s:g} s; try again "
-                    "with fewer writers",
-                    mine=self.request.title,
-                )
-            self._wait(self.retries)
-
-    def _base(self, start: int | None) -> tuple[Snapshot, float]:
-        """The snapshot to build on, and since when it may not be the latest any more."""
-        began = time.monotonic()
-        base, seen_at = self.request.base, self.seen_at
-        fresh = not self.retries and self.options.is_fresh(seen_at)
-        if fresh and base is not None and seen_at is not None:
-            return base, seen_at
-        if self.lists:
-            return latest_listed(self.store, branch=self.branch), began
-        return latest(self.store, branch=self.branch, start=start), began
-
-    def _attempt(self, base: Snapshot, began: float) -> Snapshot | None:
-        """Try for the snapshot file after `base`; None if another commit took it."""
+    def _changes(self, base: Snapshot) -> Changes | None:
+        """What the operation changes in `base`, planned again if need be; None: nothing."""
         check_writable(base, snapshot_path(base.id, self.branch))
         if now_ms() - base.time_ms > self.options.fence_s * 1000:  # the fence reads the markers
             pointers.check_marks(self.store, base.id, self.branch)
         self._refuse_committed(base)
-        self._follow(base)
-        changes = self._changes(base)
-        self._refuse_missing((*changes.added, *changes.changelog))
+        if not self._follows(base):
+            return None
+        added, located, producer = self._files(base)
+        if located.missing:
+            theirs = f"{base.kind} (snapshot {base.id})"
+            gone = Redo("files it removes are not live", tuple(located.missing))
+            if not self._again(base, theirs, gone):
+                return None
+            added, located, producer = self._files(base)
+            if located.missing:
+                raise self._conflict(base, "none", gone)
+        self._check_buckets(base, added)
+        self._check_schema_id(base)
+        schema = self.request.schema
+        changelog = [entry for entry in added if entry.is_changelog]
+        changes = Changes(
+            added=number_rows([entry for entry in added if not entry.is_changelog]),
+            located=located,
+            producer=producer,
+            changelog=tuple(changelog) if producer else (),
+            schema=self.writer.write_schema(schema.id, schema.data) if schema else None,
+        )
+        unsure = self.request.unsure - self.looked_for  # each once, however many tries
+        refuse_missing(self.store, (*changes.added, *changes.changelog), unsure)
+        self.looked_for |= unsure
+        return changes
+
+    def _publish(self, base: Snapshot, changes: Changes, seen_at: float) -> Snapshot | None:
+        """Try for the snapshot file after `base`; None if another commit took it."""
+        entries = (*changes.added, *changes.changelog)
         snapshot = next_snapshot(
             self.store,
             base,
@@ -310,39 +445,27 @@ class _Commit:
             branch=self.branch,
             writer=self.writer,
         )
-        self._fsync(
-            path for entry in (*changes.added, *changes.changelog) for path in data_paths_of(entry)
-        )
+        new = {path for entry in entries for path in data_paths_of(entry)} - self.fsynced
+        self.store.fsync(sorted(new))
+        self.fsynced |= new
         self.may_be_published = True
         owned_files.hold(self.request.unsure)
-        stored = self._publish(snapshot, base, began)
+        stored = self._create(snapshot, base, seen_at)
         if stored is not None:
-            published = (*changes.added, *changes.changelog)
-            owned_files.leave(path for entry in published for path in paths_of(entry))
+            owned_files.leave(path for entry in entries for path in paths_of(entry))
         owned_files.hold(self.request.unsure, False)
         self.may_be_published = stored is not None
         return stored
 
-    def _refuse_committed(self, base: Snapshot) -> None:
-        """Refuse a writer's files that a commit up to `base` has added before."""
-        written = self.written or self.request.written
-        if written is not None:
-            self.written = refuse_committed(self.store, base, written, self.branch)
-
-    def _refuse_missing(self, entries: Sequence[Entry]) -> None:
-        """Refuse files that are gone, each looked for once however often the commit is tried."""
-        unsure = self.request.unsure - self.looked
-        refuse_missing(self.store, entries, unsure)
-        self.looked |= unsure
-
-    def _publish(self, snapshot: Snapshot, base: Snapshot, began: float) -> Snapshot | None:
+    def _create(self, snapshot: Snapshot, base: Snapshot, seen_at: float) -> Snapshot | None:
+        """Create the snapshot file, and check by the fence that it is in the history."""
         try:
             creation = create_snapshot_file(self.store, snapshot, self.branch, self.options)
         except BaseException as error:
             absent = proves_absence(self.store, snapshot, self.branch, error)
             self.may_be_published = not absent
             raise
-        slow = time.monotonic() - began > self.options.fence_s
+        slow = time.monotonic() - seen_at > self.options.fence_s
         may_be_expired = slow or now_ms() - base.time_ms > self.options.fence_s * 1000
         stored = creation.stored
         is_lost = stored is not None and not is_in_history(
@@ -359,39 +482,46 @@ class _Commit:
         pointers.write_latest(self.store, stored.id, self.branch)
         return stored
 
-    def _follow(self, base: Snapshot) -> None:
-        """Check every commit since the snapshot I know; compute the request again if need be."""
-        if self.seen is not None and self.seen.hash != base.hash:
-            theirs, verdict = self._verdict(self.seen, base)
-            if isinstance(verdict, Ok):
-                self.dropped |= verdict.dropped
-                if self.dropped and len(self.dropped) == len(self.request.groups):
-                    verdict = Fail("every group of the compaction lost its inputs")
-            if not isinstance(verdict, Ok):
-                self._again(base, theirs, verdict)
-        self.seen = base
+    def _refuse_committed(self, base: Snapshot) -> None:
+        """Refuse a writer's files that a commit up to `base` has added before."""
+        written = self.written or self.request.written
+        if written is not None:
+            self.written = refuse_committed(self.store, base, written, self.branch)
 
-    def _verdict(self, seen: Snapshot, base: Snapshot) -> tuple[str, Verdict]:
+    def _follows(self, base: Snapshot) -> bool:
+        """Check every commit since the operation was decided; whether there is still a change."""
+        decided_on, self.decided_on = self.decided_on, base
+        if decided_on is None or decided_on.hash == base.hash:
+            return True
+        theirs, verdict = self._verdict(decided_on, base)
+        if isinstance(verdict, Ok):
+            self.dropped |= verdict.dropped
+            if self.dropped and len(self.dropped) == len(self.request.groups):
+                verdict = Fail("every group of the compaction lost its inputs")
+        return isinstance(verdict, Ok) or self._again(base, theirs, verdict)
+
+    def _verdict(self, decided_on: Snapshot, base: Snapshot) -> tuple[str, Verdict]:
         """The first commit in the way and what that means, or all the groups to drop."""
-        if base.table_uuid != seen.table_uuid:
+        if base.table_uuid != decided_on.table_uuid:
             return "create", Fail("the table was replaced by another one at the same location")
         mine = self.request.as_mine()
         dropped: frozenset[int] = frozenset()
-        for theirs in commits_since(self.store, seen, base, mine, self.branch):
+        for theirs in commits_since(self.store, decided_on, base, mine, self.branch):
             verdict = conflict(mine, theirs)
             if not isinstance(verdict, Ok):
                 return f"{theirs.kind} (snapshot {theirs.snapshot_id})", verdict
             dropped |= verdict.dropped
         return f"{base.kind} (snapshot {base.id})", Ok(dropped)
 
-    def _again(self, base: Snapshot, theirs: str, verdict: Redo | Fail) -> None:
-        """Replace the request by one made for `base`, or give up."""
-        if isinstance(verdict, Redo) and self.redo is not None:
-            _log.info("%s: redo %s: %s", self.store.location, self.request.kind, verdict.reason)
-            self.request = replace(self.redo(base, verdict), base=base)
-            self.dropped = frozenset()
-            return
-        raise CommitConflict(
+    def _again(self, base: Snapshot, theirs: str, verdict: Redo | Fail) -> bool:
+        """Plan the operation again on `base`, or give up; whether it changes anything there."""
+        if self.plan is None or isinstance(verdict, Fail):
+            raise self._conflict(base, theirs, verdict)
+        _log.info("%s: redo %s: %s", self.store.location, self.request.kind, verdict.reason)
+        return self._plan_on(base)
+
+    def _conflict(self, base: Snapshot, theirs: str, verdict: Redo | Fail) -> CommitConflict:
+        return CommitConflict(
             f"{self.store.location}: {self.request.title} can't follow snapshot {base.id}: "
             f"{verdict.reason}",
             mine=self.request.title,
@@ -399,17 +529,8 @@ class _Commit:
             files=verdict.files,
         )
 
-    def _changes(self, base: Snapshot) -> Changes:
-        """What the request changes in `base`; computed again if files to remove are gone."""
-        added, located, producer = self._files(base)
-        if located.missing:
-            gone = Redo("files it removes are not live", tuple(located.missing))
-            self._again(base, f"{base.kind} (snapshot {base.id})", gone)
-            added, located, producer = self._files(base)
-            if located.missing:
-                self.redo = None
-                self._again(base, "none", gone)
-        self._check_buckets(base, added)
+    def _check_schema_id(self, base: Snapshot) -> None:
+        """Refuse a schema that is not newer than that of `base`."""
         schema = self.request.schema
         if schema is not None and schema.id <= base.schema.id:
             raise CommitConflict(
@@ -418,14 +539,6 @@ class _Commit:
                 mine=self.request.title,
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
-        changelog = [entry for entry in added if entry.is_changelog]
-        return Changes(
-            added=number_rows([entry for entry in added if not entry.is_changelog]),
-            located=located,
-            producer=producer,
-            changelog=tuple(changelog) if producer else (),
-            schema=self.writer.write_schema(schema.id, schema.data) if schema else None,
-        )
 
     def _files(self, base: Snapshot) -> tuple[list[Entry], Located, Producer | None]:
         """Files to add, where those to remove stand, and what recorded changes of rows.
@@ -454,14 +567,23 @@ class _Commit:
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
 
-    def _fsync(self, paths: Iterable[str]) -> None:
-        fresh = set(paths) - self.fsynced
-        self.store.fsync(sorted(fresh))
-        self.fsynced |= fresh
-
-    def _wait(self, retries: int) -> None:
-        bound = self.options.backoff_s_min * 2 ** min(retries, 30)
+    def _wait(self) -> None:
+        bound = self.options.backoff_s_min * 2 ** min(self.retries, 30)
         time.sleep(random.uniform(0, min(bound, self.options.backoff_s_max)))
+
+
+def refuse_replaced(store: AtomicStore, known: Snapshot, newest: Snapshot) -> None:
+    """Refuse the newest snapshot of another table than the one that is known.
+
+    Raises
+    ------
+    CommitConflict
+    """
+    if newest.table_uuid != known.table_uuid:
+        raise CommitConflict(
+            f"{store.location}: the table was replaced by another one; open it again",
+            theirs=f"create (table {newest.table_uuid})",
+        )
 
 
 def _objects_of(snapshot: Snapshot) -> set[str]:

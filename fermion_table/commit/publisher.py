@@ -1,8 +1,7 @@
-"""The one way to publish a commit: planned on a snapshot, and again where others come first."""
+"""A branch of a table that commits go to, and how its schema changes."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,15 +9,8 @@ import msgspec
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion_table.commit.commit import commit
-from fermion_table.commit.conflict import Redo
-from fermion_table.commit.identities import committed_before
-from fermion_table.commit.request import (
-    CommitMetadata,
-    CommitRequest,
-    NewSchema,
-)
-from fermion_table.errors import CommitConflict, SchemaMismatch
+from fermion_table.commit.commit import Commit, Plan, Published, refuse_replaced
+from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.keys.key_changes import (
     check_key_change,
     has_buckets,
@@ -27,7 +19,6 @@ from fermion_table.keys.key_changes import (
 )
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.manifest_store import added_entries, changelog_entries
 from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
@@ -36,12 +27,9 @@ from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
 from fermion_table.schema.schema import TableSchema, encode_schema
-from fermion_table.storage import owned_files
-from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
+from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
 
-Plan = Callable[[Snapshot], CommitRequest | None]
-"""What to commit on a snapshot; None: nothing."""
 ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
 """The changes to make to a snapshot's schema."""
 
@@ -65,28 +53,6 @@ class SchemaMerge:
     data: pa.Schema
 
     __repr__ = short_repr
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What became of a plan.
-
-    Attributes
-    ----------
-    snapshot
-        Its commit, an earlier try of the same one, or the latest where there was nothing to do.
-    entries
-        What the commit added; None: not known, as it could not be read.
-    seen_at
-        When, by ``time.monotonic``, the snapshot was known to be the latest; None: not known.
-    is_earlier
-        Whether an earlier try of the same commit was found.
-    """
-
-    snapshot: Snapshot
-    entries: Sequence[Entry] | None = ()
-    seen_at: float | None = None
-    is_earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +81,7 @@ class Publisher:
         if fresh and not self.store.exists(snapshot_path(known.id + 1)):
             return known
         newest = latest(self.store, branch=self.branch, start=known.id)
-        if newest.table_uuid != known.table_uuid:
-            raise CommitConflict(
-                f"{self.store.location}: the table was replaced by another one; open it again",
-                theirs=f"create (table {newest.table_uuid})",
-            )
+        refuse_replaced(self.store, known, newest)
         return newest
 
     def publish(
@@ -151,52 +113,15 @@ class Publisher:
         ------
         CommitConflict, CommitStateUnknown
         """
-        made: list[CommitRequest] = []
-
-        def request_on(base: Snapshot) -> CommitRequest:
-            request = plan(base)
-            if request is None:
-                raise _NothingToDo(base)
-            made[:] = [request]
-            return request
-
-        def redo(base: Snapshot, verdict: Redo) -> CommitRequest:
-            return request_on(base)
-
-        base, began = known, time.monotonic()
-        if looks and not CommitOptions().is_fresh(seen_at):
-            base, seen_at = self.latest(known), began
-        try:
-            try:
-                first = request_on(base)
-            except (CommitConflict, SchemaMismatch):
-                identity = metadata.identity
-                earlier = committed_before(self.store, base, identity, branch=self.branch)
-                if earlier is None:
-                    raise
-                return Published(earlier, is_earlier=True)
-            uuid = unique_name()
-            snapshot = commit(
-                self.store, first, branch=self.branch, redo=redo, seen_at=seen_at, uuid=uuid
-            )
-        except _NothingToDo as done:
-            return Published(done.base, seen_at=seen_at)
-        if snapshot.uuid == uuid:
-            return Published(snapshot, made[0].added, began)
-        entries = self._added(snapshot, made[0])
-        if entries is None:
-            owned_files.hold(made[0].unsure)  # perhaps the earlier try has published them
-        return Published(snapshot, entries, is_earlier=True)
-
-    def _added(self, snapshot: Snapshot, request: CommitRequest) -> Sequence[Entry] | None:
-        """What an earlier try of a commit has added; None if it can't be read."""
-        if not request.added:
-            return ()
-        try:
-            changes = changelog_entries(self.store, snapshot)
-            return [*added_entries(self.store, snapshot), *changes]
-        except OSError:
-            return None
+        return Commit(
+            self.store,
+            plan,
+            branch=self.branch,
+            metadata=metadata,
+            known=known,
+            seen_at=seen_at,
+            looks=looks,
+        ).run()
 
     def change_schema(
         self, known: Snapshot, changes_for: ChangesFor, metadata: CommitMetadata
@@ -252,14 +177,6 @@ class Publisher:
         current = load_table_schema(self.store, base.schema)
         schema = self.evolved_schema(base, merge_columns(current, data))
         return SchemaMerge(base, schema or current, data)
-
-
-class _NothingToDo(Exception):
-    """Another commit has made the same change."""
-
-    def __init__(self, base: Snapshot) -> None:
-        super().__init__()
-        self.base = base
 
 
 def stored_schema(schema: TableSchema | None) -> NewSchema | None:

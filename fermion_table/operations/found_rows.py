@@ -7,7 +7,7 @@ where another commit has changed what was read, the engine has to run its statem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
@@ -20,11 +20,8 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.keyed_rows import keys_may_match
-from fermion_table.operations.row_changes import Addition, RowChange
-from fermion_table.operations.transaction import Transaction
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import plan_scan
-from fermion_table.writing.writer_message import WriterMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,28 +126,3 @@ class FoundRows:
             live = draft.live_rows(entry)
             rows = ranges_of((self.gone & window).shift(-first)) & live
             yield Matched(entry, rows, rows.total == live.total)
-
-
-def commit_found(
-    transaction: Transaction, rows: FoundRows, messages: Sequence[WriterMessage]
-) -> Snapshot:
-    """Publish what an engine has decided and written as the only changes of a transaction.
-
-    Where that fails the files of the messages are deleted, unless they may be published.
-
-    Raises
-    ------
-    InvalidArgumentError
-        See `FoundRows.apply`; or a message is there twice, or was committed before.
-    CommitConflict, CommitStateUnknown
-    """
-    with transaction:
-        additions = [_as(rows.kind, each) for each in transaction._additions(messages)]
-        for change in (rows, *additions):
-            transaction._make(change)
-        return transaction.commit()
-
-
-def _as(kind: Kind, addition: RowChange) -> RowChange:
-    """Files of a deletion by key: its retractions make the commit no upsert."""
-    return replace(addition, kind=kind) if isinstance(addition, Addition) else addition

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 
@@ -107,7 +107,7 @@ class Transaction:
             "give its messages to append_written() here"
         )
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -380,82 +380,95 @@ class Transaction:
         delete_unpublished(self._files, self._handed_over, self._publisher.branch, keep)
 
 
-def append_merging(transaction: Transaction, data: Any, change_type: str | None = None) -> None:
-    """Add rows, and the columns that a table lacks: the first change of a transaction.
+class Statement(Transaction):
+    """A transaction of one call: it publishes with what it does, or takes nothing but one change.
 
-    Parameters
-    ----------
-    change_type
-        See `Table.upsert`: that column of the data is not added.
-
-    Raises
-    ------
-    SchemaMismatch
-        The columns do not fit the table's.
+    The methods that commit raise what `Transaction.commit` raises.
     """
-    transaction._enter()
-    draft, publisher = transaction._draft, transaction._publisher
-    reader = record_batch_reader(data)
-    columns = [field for field in reader.schema if field.name != change_type]
-    merge = publisher.plan_merge(draft.base, pa.schema(columns))
-    with draft.writer(schema=merge.schema) as writer:
-        write_changes(writer, reader, change_type, copy=not is_in_memory(data))
-        (message,) = writer.prepare_commit()
-    transaction._make(addition_of(message.entries, merge, publisher))
 
+    def append_merging(self, data: Any, change_type: str | None = None) -> None:
+        """Add rows, and the columns that the table lacks.
 
-def commit_written(
-    transaction: Transaction, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
-) -> Snapshot:
-    """Publish the files of writers as the only change of a transaction (`Table.commit`).
+        Parameters
+        ----------
+        change_type
+            See `Table.upsert`: that column of the data is not added.
 
-    Where that fails they stay, to be committed again, unless the commit has certainly lost.
+        Raises
+        ------
+        SchemaMismatch
+            The columns do not fit the table's.
+        """
+        self._enter()
+        reader = record_batch_reader(data)
+        columns = [field for field in reader.schema if field.name != change_type]
+        merge = self._publisher.plan_merge(self._draft.base, pa.schema(columns))
+        with self._draft.writer(schema=merge.schema) as writer:
+            write_changes(writer, reader, change_type, copy=not is_in_memory(data))
+            (message,) = writer.prepare_commit()
+        self._make(addition_of(message.entries, merge, self._publisher))
 
-    Parameters
-    ----------
-    merge
-        See `Transaction.overwrite_written`.
+    def commit_written(
+        self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None
+    ) -> Snapshot:
+        """Publish the files of writers (`Table.commit`).
 
-    Raises
-    ------
-    InvalidArgumentError
-        A message is there twice, or was committed before; nothing was published.
-    CommitConflict, CommitStateUnknown
-    """
-    transaction._owns_messages = False
-    versions = {message.schema_id for message in messages}
-    if merge is None and len(versions) > 1:
-        raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
-    additions = transaction._additions(messages, merge)
-    # Applied by `commit` alone, which knows an earlier try that may not fit the table any more.
-    transaction._changes += additions or [Addition((), transaction._draft.schema)]
-    return transaction.commit()
+        Where that fails they stay, to be committed again, unless the commit has certainly lost.
 
+        Parameters
+        ----------
+        merge
+            See `overwrite_written`.
 
-def commit_change(transaction: Transaction, change: RowChange) -> Snapshot:
-    """Publish one change as the only one of a transaction.
+        Raises
+        ------
+        InvalidArgumentError
+            A message is there twice, or was committed before; nothing was published.
+        """
+        self._owns_messages = False
+        versions = {message.schema_id for message in messages}
+        if merge is None and len(versions) > 1:
+            raise InvalidArgumentError(f"messages of schemas {sorted(versions)}: expected one")
+        additions = self._additions(messages, merge)
+        # Applied by `commit` alone, which knows an earlier try that may not fit the table any more.
+        self._changes += additions or [Addition((), self._draft.schema)]
+        return self.commit()
 
-    Raises
-    ------
-    CommitConflict, CommitStateUnknown
-    """
-    with transaction:
-        transaction._make(change)
-        return transaction.commit()
+    def commit_change(self, change: RowChange) -> Snapshot:
+        """Publish one change."""
+        with self:
+            self._make(change)
+            return self.commit()
 
+    def commit_merge(self, change: Merge) -> MergeResult:
+        """Publish a merge.
 
-def commit_merge(transaction: Transaction, change: Merge) -> MergeResult:
-    """Publish a merge as the only change of a transaction.
+        Raises
+        ------
+        InvalidArgumentError, SchemaMismatch
+        """
+        snapshot = self.commit_change(change)
+        counts = MergeCounts() if self._is_earlier else change.counts
+        return MergeResult(snapshot, counts)
 
-    Raises
-    ------
-    InvalidArgumentError, SchemaMismatch, CommitConflict, CommitStateUnknown
-    """
-    with transaction:
-        transaction._make(change)
-        snapshot = transaction.commit()
-    counts = MergeCounts() if transaction._is_earlier else change.counts
-    return MergeResult(snapshot, counts)
+    def commit_found(self, rows: RowChange, messages: Sequence[WriterMessage]) -> Snapshot:
+        """Publish rows that an engine has found and written again (`Table.commit_found`).
+
+        Where that fails the files of the messages are deleted, unless they may be published.
+
+        Raises
+        ------
+        InvalidArgumentError
+            See `FoundRows.apply`; or a message is there twice, or was committed before.
+        """
+        with self:
+            additions = self._additions(messages)
+            self._make(rows)
+            for addition in additions:
+                if isinstance(addition, Addition):  # of a deletion by key: that is no upsert
+                    addition = replace(addition, kind=rows.kind)
+                self._make(addition)
+            return self.commit()
 
 
 def kind_of(changes: Iterable[RowChange]) -> Kind:

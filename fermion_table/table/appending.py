@@ -13,7 +13,7 @@ from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.draft import Draft, FindingCache
-from fermion_table.operations.transaction import Transaction, append_merging, commit_written
+from fermion_table.operations.transaction import Statement
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
@@ -78,7 +78,7 @@ def append(
     state.refresh_for_append()
     with appending(state, metadata) as transaction:
         if merges:
-            append_merging(transaction, data)
+            transaction.append_merging(data)
         else:
             transaction.append(data)
     return finished(state)
@@ -208,13 +208,13 @@ def commit(
         check_kind(merge, SchemaMerge, "merge")
     if merge is None and any(written.schema_id not in state.schemas for written in listed):
         state.refresh()
-    commit_written(appending(state, metadata), listed, merge)
+    appending(state, metadata).commit_written(listed, merge)
     return finished(state)
 
 
-def appending(state: TableState, metadata: CommitMetadata) -> Transaction:
+def appending(state: TableState, metadata: CommitMetadata) -> Statement:
     """A transaction for one append, which checks itself whether the snapshot is the latest."""
-    return Transaction(
+    return Statement(
         state.publisher,
         state.snapshot,
         metadata=metadata,

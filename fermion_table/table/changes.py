@@ -11,8 +11,8 @@ from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.assignments import Assignment
 from fermion_table.operations.found_rows import FoundRows
-from fermion_table.operations.found_rows import commit_found as commit_found_rows
-from fermion_table.operations.transaction import Transaction
+from fermion_table.operations.row_changes import RowChange
+from fermion_table.operations.transaction import Statement, Transaction
 from fermion_table.table.inline_compaction import finished, published
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.writer_message import WriterMessage
@@ -222,19 +222,25 @@ def commit_found(
     written = check_kinds(messages, WriterMessage, "messages")
     state = self._state
     state.check_writable()
-    transaction = Transaction(
-        state.publisher, rows.base, metadata=metadata, published=state.move_to
-    )
-    commit_found_rows(transaction, rows, written)
+    statement = Statement(state.publisher, rows.base, metadata=metadata, published=state.move_to)
+    statement.commit_found(rows, written)
     return finished(state)
+
+
+def commit_change(table: HasState, change: RowChange, *, message: str) -> Snapshot:
+    """Publish one change of rows that other parts of this package define, as one snapshot."""
+    state = table._state
+    return _begun(state, CommitMetadata(message=message), partial(published, state)).commit_change(
+        change
+    )
 
 
 def _begun(
     state: TableState,
     metadata: CommitMetadata,
     moved: Callable[[Snapshot, float | None], object],
-) -> Transaction:
+) -> Statement:
     """A transaction on the latest snapshot; `moved` is called with the new one."""
     state.check_writable()
     base = state.refresh()
-    return Transaction(state.publisher, base, metadata=metadata, published=moved)
+    return Statement(state.publisher, base, metadata=metadata, published=moved)

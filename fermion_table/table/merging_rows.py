@@ -10,7 +10,7 @@ from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.operations.merge import Merge
 from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
-from fermion_table.operations.transaction import Transaction, commit_merge
+from fermion_table.operations.transaction import Statement
 from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState
 
@@ -83,9 +83,9 @@ def merge(
     def run(change: Merge) -> MergeResult:
         state.check_writable()
         base = state.refresh()
-        transaction = Transaction(
+        statement = Statement(
             state.publisher, base, metadata=metadata, published=partial(published, state)
         )
-        return commit_merge(transaction, change)
+        return statement.commit_merge(change)
 
     return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)

@@ -34,7 +34,6 @@ from fermion_table.expiry.drop import drop_table, remove_empty_folders
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.operations.transaction import commit_written
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import Location, open_store, refuse_nested
@@ -310,7 +309,7 @@ class StagedTable:
             return created
         state = TableState(self.store, created)
         try:
-            commit_written(appending(state, metadata), messages, None)
+            appending(state, metadata).commit_written(messages)
             return finished(state)
         except CommitStateUnknown:
             raise

@@ -9,7 +9,6 @@ from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.operations.transaction import append_merging
 from fermion_table.table.appending import appending
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState
@@ -72,7 +71,7 @@ def upsert(
     required_key(state.schema, state.store.location, "upsert")
     with appending(state, metadata) as transaction:
         if merges:
-            append_merging(transaction, data, change_type)
+            transaction.append_merging(data, change_type)
         else:
             transaction.upsert(data, change_type=change_type)
     return finished(state)

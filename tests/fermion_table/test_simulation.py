@@ -115,14 +115,15 @@ def test_the_simulation_notices_deletions_after_an_unknown_outcome(
 ) -> None:
     """A commit that does not know whether it was published deletes its data files."""
 
-    def run(self: Any) -> Any:
+    def run(self: Any, began: float) -> Any:
         try:
-            return self._run()
+            return real(self, began)
         except CommitStateUnknown:
             for entry in self.request.added:
                 self.store.storage.delete(entry.path)
             raise
 
-    monkeypatch.setattr(commit._Commit, "run", run)
+    real = commit.Commit._run
+    monkeypatch.setattr(commit.Commit, "_run", run)
     noticed = first_violation(Faults(outage=0.1, outage_ms=2_000))
     assert "no such object" in noticed or "No such file" in noticed

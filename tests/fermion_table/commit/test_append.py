@@ -15,6 +15,7 @@ from hypothesis import assume, given, settings
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table import CommitConflict, CommitStateUnknown, SchemaMismatch, Table, WriteSettings
+from fermion_table.commit.commit import Commit
 from fermion_table.storage import owned_files
 from fermion_table.writing.data_writer import DataWriter
 from tests.arrow_limits import message_can_hold
@@ -200,11 +201,12 @@ def test_the_same_commit_twice_is_one_commit_and_leaves_no_second_file(table_pat
 def test_files_stay_unless_it_is_proven_that_nobody_names_them(table_path, monkeypatch, error):
     table = Table.create(table_path, SCHEMA)
 
-    def fail(store, request, **options):
-        owned_files.hold(request.unsure)
+    def fail(self, *given):
+        self.may_be_published = True
+        owned_files.hold(self.request.unsure)
         raise error
 
-    monkeypatch.setattr("fermion_table.commit.publisher.commit", fail)
+    monkeypatch.setattr(Commit, "_publish", fail)
     with pytest.raises(error):
         table.append(DATA)
     assert len(data_files(table)) == 1
@@ -216,7 +218,7 @@ def test_files_go_once_the_commit_has_certainly_lost(table_path, monkeypatch):
     def lose(*args, **options):
         raise CommitConflict("lost")
 
-    monkeypatch.setattr("fermion_table.commit.publisher.commit", lose)
+    monkeypatch.setattr(Commit, "_publish", lose)
     with pytest.raises(CommitConflict):
         table.append(DATA)
     assert data_files(table) == []

@@ -334,10 +334,10 @@ def test_a_merge_that_others_overtake_is_named_and_can_be_tried_again(
     table, _ = sides(tmp_path / "t", [add("d"), put("dev", d=5)], [add("m", default=7)])
     files = stored_files(table)
     lost = type("Lost", (), {"stored": None, "is_first_reply": True})
-    hasty = partial(commit_module.commit, options=CommitOptions(timeout_s=0))
+    hasty = partial(commit_module.Commit, options=CommitOptions(timeout_s=0))
     with monkeypatch.context() as patch:
         patch.setattr(commit_module, "create_snapshot_file", lambda *given: lost)
-        patch.setattr(publisher, "commit", hasty)
+        patch.setattr(publisher, "Commit", hasty)
         with pytest.raises(
             CommitConflict, match=r"merge of branch 'dev': 1 attempts .*; try again"
         ):

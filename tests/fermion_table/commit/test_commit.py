@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit.commit import commit, create_table
-from fermion_table.commit.conflict import Redo
+from fermion_table.commit.commit import Commit, commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
@@ -360,18 +359,15 @@ def test_an_operation_is_computed_again_on_the_snapshot_that_won() -> None:
     store = new_table()
     base = append(store, made_up_entry("a"))
     winner = append(store, made_up_entry("b"))
-    seen: list[tuple[Snapshot, Redo]] = []
+    seen: list[Snapshot] = []
 
-    def redo(snapshot: Snapshot, verdict: Redo) -> CommitRequest:
-        seen.append((snapshot, verdict))
+    def plan(snapshot: Snapshot) -> CommitRequest:
+        seen.append(snapshot)
         return CommitRequest(kind="overwrite", removed=live_entries(store, snapshot))
 
-    commit(
-        store,
-        CommitRequest(kind="overwrite", removed=["data/a.fermion"], base=base),
-        redo=redo,
-    )
-    assert [snapshot for snapshot, _ in seen] == [winner]
+    published = Commit(store, plan, known=base).run()
+    assert seen == [base, winner]
+    assert published.snapshot.parent == winner.reference
     assert names(store) == []
 
 
@@ -379,7 +375,25 @@ def test_an_operation_that_keeps_asking_for_files_that_are_gone_ends_in_a_confli
     store = new_table()
     request = CommitRequest(kind="delete", removed=["data/none.fermion"])
     with pytest.raises(CommitConflict, match="not live"):
-        commit(store, request, redo=lambda snapshot, verdict: request)
+        Commit(store, lambda snapshot: request).run()
+
+
+def test_an_operation_that_another_commit_has_made_publishes_nothing_and_stores_nothing() -> None:
+    """It is planned once more, and finds nothing to do on the snapshot that won."""
+    store = new_table()
+    base = append(store, made_up_entry("a"))
+    winner = commit(store, CommitRequest(kind="overwrite", removed=["data/a.fermion"], base=base))
+    before = dict(store.objects)
+
+    def plan(snapshot: Snapshot) -> CommitRequest | None:
+        removed = live_entries(store, snapshot)
+        return CommitRequest(kind="overwrite", removed=removed) if removed else None
+
+    published = Commit(store, plan, known=base).run()
+    assert (published.snapshot.id, published.entries) == (winner.id, ())
+    assert not published.is_earlier
+    assert published.seen_at is not None
+    assert store.objects == before
 
 
 def test_a_compaction_publishes_the_groups_that_still_stand() -> None:

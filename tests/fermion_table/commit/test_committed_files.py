@@ -14,8 +14,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, TableError, UnsafeStorage
-from fermion_table.commit import publisher
-from fermion_table.commit.commit import commit
+from fermion_table.commit.commit import Commit, commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.engine import WriterMessage, compact_group, stage_table
 from fermion_table.storage.cache import shared_cache
@@ -294,13 +293,14 @@ def test_an_append_of_rows_looks_for_no_files(table: Table) -> None:
     request = CommitRequest(kind="append", added=[made_up_entry("x")], base=table.snapshot)
     assert request.written is None
     seen: list[CommitRequest] = []
+    real = Commit._publish
     with pytest.MonkeyPatch.context() as patch:
 
-        def watched(store: Any, request: CommitRequest, **named: Any) -> Any:
-            seen.append(request)
-            return commit(store, request, **named)
+        def watched(self: Commit, *given: Any) -> Any:
+            seen.append(self.request)
+            return real(self, *given)
 
-        patch.setattr(publisher, "commit", watched)
+        patch.setattr(Commit, "_publish", watched)
         table.append({"id": [1]})
     assert [each.written for each in seen] == [None]
 

@@ -7,7 +7,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table
-from fermion_table.commit import publisher as publishing
+from fermion_table.commit.commit import Commit
 
 OLD = pa.schema([("a", pa.int64()), ("b", pa.string())])
 NEW = pa.schema([("b", pa.int32()), ("day", pa.date32())])
@@ -52,7 +52,7 @@ def test_a_writer_of_the_old_table_does_not_append_to_the_new_one(table_path):
 def test_rows_that_come_meanwhile_go_too(table_path, monkeypatch):
     """An append between the look and the commit: the replacement is made again."""
     table = Table.create(table_path, OLD)
-    real, calls = publishing.commit, []
+    real, calls = Commit._publish, []
 
     def late(*arguments, **keywords):
         if not calls:
@@ -60,6 +60,6 @@ def test_rows_that_come_meanwhile_go_too(table_path, monkeypatch):
             table.append(pa.table({"a": [1], "b": ["x"]}))
         return real(*arguments, **keywords)
 
-    monkeypatch.setattr(publishing, "commit", late)
+    monkeypatch.setattr(Commit, "_publish", late)
     new = Table.create(table_path, NEW, mode="overwrite")
     assert (new.snapshot.id, new.scan().count()) == (2, 0)

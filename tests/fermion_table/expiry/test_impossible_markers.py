@@ -35,11 +35,11 @@ def path(tmp_path: Path) -> Path:
 def old_base(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the newest snapshot were older than a minute; nothing is tried again."""
 
-    def wait(commit: Any, retries: int) -> None:
+    def wait(commit: Any) -> None:
         raise AssertionError("tried again")
 
     monkeypatch.setattr(commit_module, "now_ms", lambda: now_ms() + 120_000)
-    monkeypatch.setattr(commit_module._Commit, "_wait", wait)
+    monkeypatch.setattr(commit_module.Commit, "_wait", wait)
 
 
 def all_files(path: Path) -> dict[Path, bytes]:

@@ -10,9 +10,9 @@ import pytest
 
 from fermion_table import CommitConflict
 from fermion_table.checks.verify import verify
-from fermion_table.commit import publisher, restore
+from fermion_table.commit import restore
 from fermion_table.commit.clone import clone_table
-from fermion_table.commit.commit import commit, create_table
+from fermion_table.commit.commit import Commit, commit, create_table
 from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitRequest, NewSchema
 from fermion_table.metadata.history import latest, load_snapshot, table_exists
@@ -127,7 +127,10 @@ def test_a_restore_is_computed_again_where_another_commit_came_first(
     """A file added, and the schema changed, between the restore's look and its commit."""
     known, target = latest(store), load_snapshot(store, 2)
 
-    def late(into: AtomicStore, request: CommitRequest, **options: Any) -> Snapshot:
+    real = Commit._publish
+
+    def late(self: Commit, *given: Any) -> Snapshot | None:
+        monkeypatch.setattr(Commit, "_publish", real)
         append(store, "d", schema_id=1)
         changed = Publisher(store).changed_schema(
             latest(store), [lambda schema: msgspec.structs.replace(schema, properties={"x": "y"})]
@@ -135,9 +138,9 @@ def test_a_restore_is_computed_again_where_another_commit_came_first(
         assert changed is not None
         new = NewSchema(changed.id, encode_schema(changed))
         commit(store, CommitRequest(kind="schema", schema=new))
-        return commit(into, request, **options)
+        return real(self, *given)
 
-    monkeypatch.setattr(publisher, "commit", late)
+    monkeypatch.setattr(Commit, "_publish", late)
     snapshot = restore.restore(Publisher(store), known, target)
     assert (snapshot.id, snapshot.schema.id) == (7, 3)
     assert files(store) == files(store, target) == ["a", "b"]

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Commit
 from fermion_table.engine import stage_table
+from fermion_table.operations.transaction import Statement
 from fermion_table.table import staged as staging
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -30,18 +31,20 @@ def staged_rows(path, mode):
         return staged, writer.prepare_commit()
 
 
-@pytest.mark.parametrize("step", ["create_defined", "commit_written"])
-def test_an_interrupted_creation_leaves_no_table_and_no_files(table_path, monkeypatch, step):
+@pytest.mark.parametrize(
+    ("owner", "step"), [(staging, "create_defined"), (Statement, "commit_written")]
+)
+def test_an_interrupted_creation_leaves_no_table_and_no_files(table_path, monkeypatch, owner, step):
     """Before the table is made, and between its creation and its first rows."""
     staged, messages = staged_rows(table_path, "create")
-    monkeypatch.setattr(staging, step, interrupted)
+    monkeypatch.setattr(owner, step, interrupted)
     with pytest.raises(KeyboardInterrupt):
         staged.commit(messages)
     assert not Table.exists(table_path)
     assert not data_files(table_path)
 
 
-@pytest.mark.parametrize("method", ["latest", "publish"])
+@pytest.mark.parametrize("method", ["_refreshed", "_publish"])
 def test_an_interrupted_replacement_leaves_the_old_rows_and_no_files(
     table_path, monkeypatch, method
 ):
@@ -50,7 +53,7 @@ def test_an_interrupted_replacement_leaves_the_old_rows_and_no_files(
     table.append({"a": [7, 8]})
     before = data_files(table_path)
     staged, messages = staged_rows(table_path, "replace")
-    monkeypatch.setattr(Publisher, method, interrupted)
+    monkeypatch.setattr(Commit, method, interrupted)
     with pytest.raises(KeyboardInterrupt):
         staged.commit(messages)
     monkeypatch.undo()

@@ -11,7 +11,7 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, TableExists, TableNotFound, drop_table
 from fermion_table.engine import stage_table
-from fermion_table.table import staged as staging
+from fermion_table.operations.transaction import Statement
 
 OLD = pa.schema([("a", pa.int64()), ("b", pa.string())])
 NEW = pa.schema([("b", pa.int32()), ("day", pa.date32())])
@@ -108,7 +108,7 @@ def test_a_first_append_that_fails_takes_its_table_back(table_path, monkeypatch)
     def fail(*arguments, **keywords):
         raise OSError(28, "no space left on device")
 
-    monkeypatch.setattr(staging, "commit_written", fail)
+    monkeypatch.setattr(Statement, "commit_written", fail)
     with pytest.raises(OSError, match="no space"):
         staged.commit(messages)
     assert not Path(table_path).exists()
