@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.io.checksum import crc32c
     from fermion.io.read_ahead import iterate_ahead, read_ahead
     from fermion.parquet.source import ParquetSource
+    from fermion.sql.expressions import SqlExpressions
     from fermion.statistics.bounds import EXACT_FLAGS
     from fermion.statistics.bounds import unknown as unknown_statistics
     from fermion.statistics.keys import unscaled_integer
@@ -37,6 +38,7 @@ __getattr__ = load_when_asked_for(
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
+        "SqlExpressions": "sql.expressions",
         "copied_array": "columns.batch_copies",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
@@ -67,6 +69,7 @@ __all__ = [
     "BatchCopier",
     "BoundedCache",
     "ParquetSource",
+    "SqlExpressions",
     "check_filled",
     "copied_array",
     "crc32c",

@@ -125,8 +125,14 @@ def _bind_opaque(
 ) -> Opaque | Computed:
     if isinstance(node, Opaque) and node.positional:
         return Opaque(node.expression, tuple((name,) for name in schema.names), positional=True)
+    dtypes = []
     for path in node.paths:
-        _walk(path, schema, where, known)
+        try:
+            dtypes.append(strip_wrappers(_walk(path, schema, where, known)))
+        except ColumnNotFoundError as error:
+            raise (node.missing(error, path) if isinstance(node, Computed) else error) from None
+    if isinstance(node, Computed):
+        node.check(dtypes)
     return node
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from fermion.display import FILTER_LENGTH, shortened
-from fermion.errors import InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.predicate.literals import TimestampText, meaning, nanoseconds, normalize
 
 Path = tuple[str, ...]
@@ -402,7 +402,7 @@ class Computed(Expression):
     paths
         The columns.
     text
-        What it computes, for people.
+        What it computes, as SQL or for people.
     """
 
     function: Callable[..., pa.BooleanArray]
@@ -414,8 +414,20 @@ class Computed(Expression):
         """True."""
         return True
 
+    def check(self, dtypes: Sequence[pa.DataType]) -> None:
+        """Refuse types of the columns that the function does not take.
+
+        Raises
+        ------
+        InvalidArgumentError
+        """
+
+    def missing(self, error: ColumnNotFoundError, path: Path) -> ColumnNotFoundError:
+        """The error of a column that is not there; it may say more about its name."""
+        return error
+
     def to_sql(self) -> str:
-        """The text; not SQL of ours."""
+        """The text."""
         return self.text
 
 
@@ -530,6 +542,11 @@ def literal_text(value: Any) -> str:
     if isinstance(value, (datetime.timedelta, pa.DurationScalar)):
         return f"INTERVAL '{Decimal(f'{nanoseconds(value)}e-9'):f}' SECOND"
     return _scalar_text(value) if isinstance(value, pa.Scalar) else str(value)
+
+
+def quotes_advice(name: str) -> str:
+    """What to write for a text that was written like a name."""
+    return f"double quotes are for names of columns: write {literal_text(name)} for a text"
 
 
 def _decimal_text(value: Decimal) -> str:

@@ -24,6 +24,7 @@ from fermion.predicate.expression import (
     StartsWith,
     conjunction,
     disjunction,
+    quotes_advice,
 )
 from fermion.predicate.literals import (
     TimestampText,
@@ -33,6 +34,7 @@ from fermion.predicate.literals import (
     parse_time,
     rational,
 )
+from fermion.sql.engine import NotSqlError, has_duckdb
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -41,7 +43,8 @@ _SUPPORTED = (
     "supported are comparisons of a column with a literal (= <> < <= > >=), AND, OR, NOT, "
     "[NOT] IN (...), [NOT] BETWEEN, IS [NOT] NULL, IS [NOT] TRUE or FALSE, LIKE 'prefix%', "
     "STARTS_WITH, ISNAN, boolean columns, and the literals 1, -1.5, 'text', X'00ff', TRUE, FALSE, "
-    "NULL, DATE '...', TIMESTAMP '...', TIME '...', INTERVAL '1' SECOND"
+    "NULL, DATE '...', TIMESTAMP '...', TIME '...', INTERVAL '1' SECOND; and, with DuckDB "
+    "installed (the extra duckdb), every condition of one row"
 )
 _COMPARISONS = {"EQ": "==", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
@@ -51,13 +54,31 @@ def from_sql(text: str) -> Expression:
     """A SQL condition as a filter.
 
     Names are case-sensitive; quote those that are not plain words with ``"`` or backticks. Dots
-    lead into structs.
+    lead into structs. What is no comparison of a column with a literal is SQL of DuckDB, which
+    computes it from the columns.
 
     Raises
     ------
     InvalidArgumentError
-        For text that does not parse, and for constructs beyond those above, by name.
+        For text that does not parse, and for what DuckDB can't compute from one row, by name.
     """
+    try:
+        return _plain(text)
+    except _BeyondThisError as error:
+        beyond = InvalidArgumentError(str(error))
+    if not has_duckdb():
+        raise beyond
+    # DuckDB takes 0.1 s to import: too much for filters that it has nothing to do with.
+    from fermion.predicate.sql_conditions import sql_condition
+
+    try:
+        return sql_condition(*_respelled(text), _plain_or_none)
+    except NotSqlError:
+        raise beyond from None
+
+
+def _plain(text: str) -> Expression:
+    """A condition that needs no engine."""
     # sqlglot takes 0.2 s to import: too much for those who filter in other forms.
     import sqlglot
     from sqlglot import errors, exp
@@ -67,13 +88,42 @@ def from_sql(text: str) -> Expression:
         return _translate(tree, text)
     except errors.SqlglotError as error:
         reason = str(error).split("\n")[0]
-        raise InvalidArgumentError(
+        raise _BeyondThisError(
             f"filter {text!r} is not a SQL condition: {reason}; {_SUPPORTED}"
         ) from error
     except RecursionError:
         raise InvalidArgumentError(
             "the SQL filter is nested too deep; use IN (...) for long lists of values"
         ) from None
+
+
+def _plain_or_none(text: str) -> Expression | None:
+    try:
+        return _plain(text)
+    except _BeyondThisError:
+        return None
+
+
+class _BeyondThisError(InvalidArgumentError):
+    """A text is no condition, or one that needs an engine."""
+
+
+def _respelled(text: str) -> tuple[str, frozenset[str]]:
+    """A text with double quotes in place of backticks, and the names in double quotes."""
+    from sqlglot import errors, tokens
+
+    try:
+        found = _dialect()().tokenize(text)
+    except errors.SqlglotError:
+        return text, frozenset()
+    names = [token for token in found if token.token_type is tokens.TokenType.IDENTIFIER]
+    parts, end = [], 0
+    for token in names:
+        if text[token.start] == "`":
+            parts += [text[end : token.start], '"' + token.text.replace('"', '""') + '"']
+            end = token.end + 1
+    quoted = frozenset(token.text for token in names if text[token.start] == '"')
+    return "".join([*parts, text[end:]]), quoted
 
 
 @cache
@@ -90,11 +140,17 @@ def _dialect() -> Any:
 
 
 def _unsupported(node: exp.Expr, text: str) -> NoReturn:
+    from sqlglot import exp
+
     try:
         shown = f"{type(node).__name__} ({node.sql()})"
     except ValueError:  # sqlglot can't spell X'' or X'zz'
         shown = type(node).__name__
-    raise InvalidArgumentError(f"filter {text!r}: {shown} is not supported; {_SUPPORTED}")
+    right = node.args.get("expression")
+    advice = ""
+    if isinstance(right, exp.Column) and right.this.args.get("quoted"):
+        advice = f" ({quotes_advice(right.name)})"
+    raise _BeyondThisError(f"filter {text!r}: {shown} is not supported{advice}; {_SUPPORTED}")
 
 
 def _translate(node: exp.Expr, text: str) -> Expression:
@@ -166,9 +222,10 @@ def _prefix(node: exp.Expr, text: str) -> Expression:
         _unsupported(node, text)
     body = pattern.removesuffix("%")
     if any(special in body for special in "%_\\"):
-        raise InvalidArgumentError(
+        raise _BeyondThisError(
             f"filter {text!r}: LIKE {pattern!r} is not supported; only a prefix, as in "
-            "LIKE 'abc%', is (write STARTS_WITH(column, 'a_c') for a prefix that holds % or _)"
+            "LIKE 'abc%', is (write STARTS_WITH(column, 'a_c') for a prefix that holds % or _); "
+            "any other pattern needs DuckDB (the extra duckdb)"
         )
     path = _path(node.this, text)
     return Comparison(path, "==", body) if body == pattern else StartsWith(path, body)

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.display import short_repr
+from fermion.engine import SqlExpressions
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.assignments import evaluated
-from fermion_table.operations.sql_expressions import SqlExpression, SqlExpressions
+from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import Path

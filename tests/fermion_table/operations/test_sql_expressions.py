@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pytest
 
 from fermion import col
+from fermion.engine import SqlExpressions
 from fermion.errors import ColumnNotFoundError, FermionError, InvalidArgumentError
+from fermion.sql import engine as sql_engine
 from fermion_table import ColumnFunctionError, SqlExpression, Table
-from fermion_table.operations import sql_engine
 from fermion_table.operations.column_expressions import ColumnExpressions
-from fermion_table.operations.sql_expressions import SqlExpressions
 
 STRUCT = pa.struct([("c", pa.int64()), ("d", pa.string())])
 ROWS = pa.record_batch(

@@ -6,6 +6,7 @@ It has no access to files, to the network or to variables of Python, and its set
 from __future__ import annotations
 
 import atexit
+import importlib.util
 import json
 import threading
 from collections.abc import Mapping
@@ -31,6 +32,15 @@ _SETTINGS = {
     "python_enable_replacements": "false",
     "temp_directory": "",
 }
+
+
+class NotSqlError(InvalidArgumentError):
+    """A text that DuckDB can't parse."""
+
+
+def has_duckdb() -> bool:
+    """Whether DuckDB, which is optional, is installed."""
+    return importlib.util.find_spec("duckdb") is not None
 
 
 def load_duckdb(where: str) -> Any:

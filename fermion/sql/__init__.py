@@ -1,0 +1,1 @@
+"""SQL of single rows, parsed and computed by DuckDB, which is optional."""
