@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.inspection.table_difference import TableDiff
     from fermion_table.metadata.references import Tag
     from fermion_table.metadata.snapshot import Snapshot
-    from fermion_table.operations.merge_builder import MergeResult
+    from fermion_table.operations.merge import MergeResult
     from fermion_table.operations.sql_expressions import SqlExpression
     from fermion_table.planning.plan import ScanPlan
     from fermion_table.scanning.scan import Scan
@@ -61,7 +61,7 @@ __getattr__ = load_when_asked_for(
         "DroppedTable": "expiry.drop",
         "Field": "schema.schema",
         "MaintenanceResult": "expiry.maintenance",
-        "MergeResult": "operations.merge_builder",
+        "MergeResult": "operations.merge",
         "PartitionTransform": "schema.transforms",
         "RepairResult": "checks.repair",
         "Scan": "scanning.scan",

@@ -29,9 +29,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.operations.column_task import ColumnTask, FinishedFile
     from fermion_table.operations.computed_columns import FinishedColumns
     from fermion_table.operations.found_rows import FoundRows
-    from fermion_table.operations.merge_builder import MergeBuilder
-    from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause
-    from fermion_table.operations.merge_description import MergeDescription
+    from fermion_table.operations.merge import MergeBuilder
+    from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause, MergeDescription
     from fermion_table.operations.merge_matching import MergeCounts
     from fermion_table.operations.merge_source import check_on
     from fermion_table.operations.row_changes import check_overwrite
@@ -79,9 +78,9 @@ __getattr__ = load_when_asked_for(
         "HistoryLog": "inspection.history_log",
         "KeyWriter": "writing.key_writer",
         "MAIN": "storage.paths",
-        "MergeBuilder": "operations.merge_builder",
+        "MergeBuilder": "operations.merge",
         "MergeCounts": "operations.merge_matching",
-        "MergeDescription": "operations.merge_description",
+        "MergeDescription": "operations.merge_clauses",
         "OwnedFiles": "storage.owned_files",
         "PinnedTable": "catalog.snapshots",
         "PrimaryKey": "merging.primary_key",

@@ -21,7 +21,7 @@ from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.assignments import overlaid
 from fermion_table.operations.column_commit import ColumnChange, Made, check_fillable
-from fermion_table.operations.merge_join import SourceKeys, check_join_type, key_filter
+from fermion_table.operations.merge_source import SourceKeys, check_join_type, key_filter
 from fermion_table.operations.whole_tables import whole_table
 from fermion_table.planning.filters import table_filter
 from fermion_table.planning.plan import splits_of

@@ -7,34 +7,46 @@ million rows or as many as the source has, and the numbers of the rows that chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import one_batch, take_batch_rows
+from fermion.predicate import RowRanges
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.publisher import Publisher
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Kind
+from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.merge_by_key import by_key_concerns, check_by_key, merge_by_key
-from fermion_table.operations.merge_clauses import Clause, MergeSides
+from fermion_table.operations.merge_clauses import (
+    TARGET,
+    Clause,
+    MergeDescription,
+    MergeSides,
+    below,
+    bind_clause,
+    fields_of,
+)
 from fermion_table.operations.merge_matching import (
     BoundMerge,
-    FileOutcome,
-    Matching,
+    Evaluation,
     MergeCounts,
+    Taken,
     bind_clauses,
     bind_merge,
-    find_matches,
-    rows_to_insert,
     unread_columns,
 )
-from fermion_table.operations.merge_source import MergeSource
+from fermion_table.operations.merge_source import MergeSource, check_on
 from fermion_table.operations.rewriting import write_changed
 from fermion_table.planning.plan import plan_scan
 from fermion_table.schema.changes import merge_columns
+from fermion_table.schema.schema import TableSchema
 from fermion_table.writing.make_writer import TableWriter
 
 
@@ -82,31 +94,7 @@ class Merge:
         if draft.key is not None:
             self.counts = merge_by_key(draft, draft.key, merge)
             return
-        matching = find_matches(draft, merge)
-        inserted = 0
-        with draft.writer() as writer:
-            for outcome in matching.files:
-                if outcome.entry.batch is None:
-                    _write_updates(draft, merge, outcome, writer)
-            for clause, rows in rows_to_insert(merge, matching.unmatched):
-                made = clause.made_of(merge.seen_by_insert(clause, rows), None)
-                writer.write(made, copy=False)
-                inserted += len(rows)
-            (message,) = writer.prepare_commit()
-        rewritten = {
-            outcome.entry.file: _write_batches(draft, merge, outcome)
-            for outcome in matching.files
-            if outcome.entry.batch is not None and _updates(merge, outcome).any()
-        }
-        for outcome in matching.files:
-            if outcome.entry.file in rewritten:
-                draft.take_place(outcome.entry, rewritten[outcome.entry.file])
-            else:
-                draft.delete(_gone(draft, outcome))
-        draft.add_written(message.entries)
-        if merge.inserts:
-            draft.relied_on |= matching.partners
-        self.counts = _counted(merge, matching, inserted)
+        self.counts = _merge_files(draft, merge)
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """Whether the file may hold keys of the source, or rows that a clause takes without one."""
@@ -144,62 +132,242 @@ class Merge:
             draft.take_schema(self.publisher.changed_schema(draft.base, changes) or draft.schema)
 
 
-def _counted(merge: BoundMerge, matching: Matching, inserted: int) -> MergeCounts:
-    updated = sum(int(_updates(merge, each).sum()) for each in matching.files)
-    taken = sum(len(each.rows) for each in matching.files)
-    return MergeCounts(inserted, updated, taken - updated)
+def _merge_files(draft: Draft, merge: BoundMerge) -> MergeCounts:
+    """Write what rows become, and delete what they were; batches stay in place."""
+    files = draft.match(merge.chosen)
+    evaluation, ends = Evaluation(merge), np.cumsum([each.rows.total for each in files])
+    parts: list[Taken] = []
+    partners: set[str] = set()
+    start = 0
+    for rows, paired, part in evaluation.decided(_rows_of(draft, files, merge)):
+        owners = np.unique(np.searchsorted(ends, paired + start, "right"))
+        partners.update(files[owner].entry.file for owner in owners.tolist())
+        parts.append(replace(part, rows=part.rows + start))
+        start += rows.num_rows
+    outcomes = [each for part in _joined(parts) for each in _by_file(files, ends, part)]
+    inserted = 0
+    with draft.writer() as writer:
+        for entry, taken in outcomes:
+            if entry.batch is None:
+                _write_updates(draft, merge, entry, taken, writer)
+        for clause, source_rows in merge.insertions(evaluation.unmatched):
+            writer.write(merge.made_by(clause, source_rows), copy=False)
+            inserted += len(source_rows)
+        (message,) = writer.prepare_commit()
+    rewritten = {
+        entry.file: _write_batches(draft, merge, entry, taken)
+        for entry, taken in outcomes
+        if entry.batch is not None and _updates(merge, taken).any()
+    }
+    for entry, taken in outcomes:
+        if entry.file in rewritten:
+            draft.take_place(entry, rewritten[entry.file])
+        else:
+            gone = RowRanges.from_indices(taken.rows)
+            draft.delete(Matched(entry, gone, gone.total == draft.live_rows(entry).total))
+    draft.add_written(message.entries)
+    if merge.inserts:
+        draft.relied_on |= partners
+    updated = sum(int(_updates(merge, taken).sum()) for _, taken in outcomes)
+    return MergeCounts(inserted, updated, sum(len(part.rows) for part in parts) - updated)
 
 
-def _updates(merge: BoundMerge, outcome: FileOutcome) -> np.ndarray:
+def _rows_of(draft: Draft, files: Sequence[Matched], merge: BoundMerge) -> Iterator[pa.RecordBatch]:
+    """The rows of files that the merge may look at, with the columns that decide about them."""
+    paths = [*((name,) for name in merge.sides.on), *below(merge.asked, TARGET)]
+    fields = fields_of(merge.sides.schema, paths)
+    reader = draft.column_reader([each.entry for each in files], fields)
+    for each in files:
+        yield from draft.read(reader, each.entry, each.rows)
+
+
+def _joined(parts: Sequence[Taken]) -> Iterator[Taken]:
+    """Several as one; none of none."""
+    if parts:
+        columns = zip(*((part.rows, part.source_rows, part.clauses) for part in parts), strict=True)
+        yield Taken(*map(np.concatenate, columns))
+
+
+def _by_file(
+    files: Sequence[Matched], ends: np.ndarray, taken: Taken
+) -> Iterator[tuple[Entry, Taken]]:
+    """Rows by their places among those of all files, as rows of each file by their numbers there.
+
+    Parameters
+    ----------
+    ends
+        The place after the last row of each file.
+    """
+    bounds = np.searchsorted(taken.rows, [0, *ends])
+    for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):
+        if first < last:
+            rows, part = files[number].rows, taken.only(slice(first, last))
+            places = part.rows - (ends[number] - rows.total)
+            yield files[number].entry, replace(part, rows=rows.to_indices()[places])
+
+
+def _updates(merge: BoundMerge, taken: Taken) -> np.ndarray:
     """Which of the rows are updated, and not deleted: ``bool``."""
     is_update = np.array([clause.clause.action == "update" for clause in merge.clauses])
-    return is_update[outcome.clauses]
-
-
-def _gone(draft: Draft, outcome: FileOutcome) -> Matched:
-    rows = outcome.ranges
-    return Matched(outcome.entry, rows, rows.total == draft.live_rows(outcome.entry).total)
+    return is_update[taken.clauses]
 
 
 def _write_updates(
-    draft: Draft, merge: BoundMerge, outcome: FileOutcome, writer: TableWriter
+    draft: Draft, merge: BoundMerge, entry: Entry, taken: Taken, writer: TableWriter
 ) -> None:
     """Write what rows of a file become, clause by clause."""
-    for number in np.unique(outcome.clauses[_updates(merge, outcome)]).tolist():
-        clause, part = merge.clauses[number], outcome.only(outcome.clauses == number)
-        reader = draft.column_reader([part.entry], clause.carried)
-        start = 0
-        for batch in draft.read(reader, part.entry, part.ranges):
+    for number, part in taken.only(_updates(merge, taken)).by_clause():
+        clause, start = merge.clauses[number], 0
+        reader = draft.column_reader([entry], clause.carried)
+        for batch in draft.read(reader, entry, RowRanges.from_indices(part.rows)):
             source_rows = part.source_rows[start : start + batch.num_rows]
             start += batch.num_rows
-            made = clause.made_of(merge.seen_by_update(clause, batch, source_rows), batch)
-            writer.write(made, copy=False)
+            writer.write(merge.made_by(clause, source_rows, batch), copy=False)
 
 
-def _write_batches(draft: Draft, merge: BoundMerge, outcome: FileOutcome) -> tuple[Entry, ...]:
+def _write_batches(
+    draft: Draft, merge: BoundMerge, entry: Entry, taken: Taken
+) -> tuple[Entry, ...]:
     """Write a file in batch mode again, its updated rows in place and without its deleted ones."""
-    entry, is_update = outcome.entry, _updates(merge, outcome)
-    deleted = outcome.only(~is_update).ranges
+    is_update = _updates(merge, taken)
+    deleted = RowRanges.from_indices(taken.rows[~is_update])
     kept = draft.live_rows(entry) & deleted.complement(entry.rows)
-    updated = outcome.only(is_update)
+    updated, width = taken.only(is_update), len(merge.sides.schema.fields)
 
     def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
-        place = slice(at, at + batch.num_rows)
-        return _updated(merge, batch, updated.source_rows[place], updated.clauses[place])
+        """Whole rows after their update, in their order; columns of batches stay as they are."""
+        here, order, made = updated.only(slice(at, at + batch.num_rows)), [], []
+        for number, part in replace(here, rows=np.arange(batch.num_rows)).by_clause():
+            clause, rows = merge.clauses[number], take_batch_rows(batch, part.rows)
+            rows = rows.select(range(width))
+            made.append(clause.fitting(merge.made_by(clause, part.source_rows, rows)))
+            order.append(part.rows)
+        fresh = take_batch_rows(one_batch(made), np.argsort(np.concatenate(order)))
+        columns = [*fresh.columns, *batch.columns[width:]]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
-    return write_changed(draft, entry, kept, updated.ranges, change)
+    return write_changed(draft, entry, kept, RowRanges.from_indices(updated.rows), change)
 
 
-def _updated(
-    merge: BoundMerge, batch: pa.RecordBatch, source_rows: np.ndarray, clauses: np.ndarray
-) -> pa.RecordBatch:
-    """Whole rows after their update, in their order; columns of batches stay as they are."""
-    width = len(merge.sides.schema.fields)
-    order, parts = [], []
-    for number in np.unique(clauses).tolist():
-        clause, places = merge.clauses[number], np.flatnonzero(clauses == number)
-        rows = take_batch_rows(batch, places).select(range(width))
-        parts.append(clause.fitting(merge.seen_by_update(clause, rows, source_rows[places]), rows))
-        order.append(places)
-    fresh = take_batch_rows(one_batch(parts), np.argsort(np.concatenate(order)))
-    return pa.RecordBatch.from_arrays([*fresh.columns, *batch.columns[width:]], schema=batch.schema)
+class MergeResult:
+    """What a merge did.
+
+    Parameters
+    ----------
+    snapshot, counts
+        Use `MergeBuilder.execute`.
+
+    Attributes
+    ----------
+    snapshot
+        The new one; the latest one if no row changed; None within a transaction, which makes one
+        at its end.
+    rows_inserted, rows_updated, rows_deleted
+        By this call: zeros where an earlier try of the same commit had been published. Within a
+        transaction, as of then: a commit that comes first may change them. Of a merge that is an
+        upsert (see `Table.merge`), as of the snapshot that it began with: they are counted when
+        one of them is asked for first, which reads the keys of that snapshot, and raises
+        VersionNotFound where it has expired.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot | None, counts: MergeCounts | Callable[[], MergeCounts]
+    ) -> None:
+        self.snapshot = snapshot
+        self._counts = counts
+
+    def __reduce__(self) -> tuple[type[MergeResult], tuple[Snapshot | None, MergeCounts]]:
+        """With the counts, whatever they are counted from."""
+        return MergeResult, (self.snapshot, self._known)
+
+    @property
+    def rows_inserted(self) -> int:
+        """See above."""
+        return self._known.inserted
+
+    @property
+    def rows_updated(self) -> int:
+        """See above."""
+        return self._known.updated
+
+    @property
+    def rows_deleted(self) -> int:
+        """See above."""
+        return self._known.deleted
+
+    @property
+    def _known(self) -> MergeCounts:
+        if not isinstance(self._counts, MergeCounts):
+            self._counts = self._counts()
+        return self._counts
+
+    def __repr__(self) -> str:
+        snapshot = "no snapshot yet" if self.snapshot is None else f"snapshot {self.snapshot.id}"
+        if not isinstance(self._counts, MergeCounts):
+            return f"<MergeResult: {snapshot}, an upsert, rows not counted yet>"
+        return (
+            f"<MergeResult: {snapshot}, {self.rows_inserted:,} rows inserted, "
+            f"{self.rows_updated:,} updated, {self.rows_deleted:,} deleted>"
+        )
+
+
+class MergeBuilder(MergeDescription):
+    """A merge that is being described: add clauses, then call `execute`.
+
+    Conditions and values name columns ``target.COLUMN`` and ``source.COLUMN``. A condition is
+    anything that `fermion` takes as a filter; to compare two columns pass a pyarrow expression,
+    ``pc.field("source", "at") > pc.field("target", "at")``.
+
+    A column is set to ``"source.COLUMN"``, ``"target.COLUMN"``, a value (None is null),
+    ``fermion.col("source.COLUMN")``, a ``pyarrow.compute.Expression`` such as
+    ``pc.field("target", "n") + pc.field("source", "n")``, or a function from a record batch with
+    the columns ``target`` and ``source`` (structs) to an array. Text that begins with ``source.``
+    or ``target.`` is a column: pass such a value as ``pa.scalar(text)``.
+
+    Parameters
+    ----------
+    source, on
+        See `Table.merge`.
+    schema
+        Of the table: clauses are checked against it.
+    run
+        Executes the merge.
+    publisher
+        See `Merge`.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        on: Any,
+        schema: TableSchema,
+        run: Callable[[Merge], MergeResult],
+        publisher: Publisher | None = None,
+    ) -> None:
+        super().__init__(check_on(on, schema))
+        self._key = primary_key_of(schema)
+        self._source = MergeSource(source, self._on, schema)
+        self._sides = MergeSides(schema, self._source.schema, self._on)
+        self._run = run
+        self._publisher = publisher
+
+    def execute(self) -> MergeResult:
+        """Merge, as one snapshot.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no clause, it was executed before, or several rows of the source match a row
+            of the table that clauses update or delete.
+        SchemaMismatch
+            A value does not fit its column, or the source has a column that the table lacks and
+            no clause reads, where a clause takes all; or a column that is NOT NULL has no value.
+        CommitConflict, CommitStateUnknown
+        """
+        clauses = list(self._begun())
+        return self._run(Merge(self._source, self._on, clauses, self._publisher))
+
+    def _check(self, clause: Clause) -> None:
+        bound = bind_clause(clause, self._sides)
+        if self._key is not None:
+            check_by_key(bound, self._key)

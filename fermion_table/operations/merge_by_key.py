@@ -7,7 +7,7 @@ those that change: new values, or retractions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,11 +26,9 @@ from fermion_table.operations.keyed_rows import keys_may_match, of_kind
 from fermion_table.operations.merge_clauses import SOURCE, TARGET, BoundClause, below
 from fermion_table.operations.merge_matching import (
     BoundMerge,
+    Evaluation,
     MergeCounts,
-    Piece,
-    gathered,
-    rows_taken,
-    rows_to_insert,
+    paired_pieces,
 )
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.schema import KIND_COLUMN
@@ -126,8 +124,8 @@ def _upsert(merge: BoundMerge, key: PrimaryKey, writer: TableWriter) -> pa.Recor
     if merge.keys.repeated is not None:
         _refuse_twice(merge, *merge.keys.repeated)
     names, sequences = list(key.options.sequence_fields), []
-    for clause, rows in rows_to_insert(merge, np.arange(merge.source.num_rows)):
-        new = clause.fitting(merge.seen_by_insert(clause, rows), None)
+    for clause, rows in merge.insertions(np.arange(merge.source.num_rows)):
+        new = clause.fitting(merge.made_by(clause, rows))
         writer.write(new, copy=False)
         sequences.append(new.select(names))
     return one_batch(sequences) if names and sequences else None
@@ -150,15 +148,14 @@ def _counted(
         None: all show.
     """
     known = updated = 0
-    for piece in _pieces(before.to_batches(), merge):
-        rows, source_rows = merge.pairs(piece.data)
+    for data, rows, source_rows in paired_pieces(merge, before.to_batches()):
         known += len(rows)
         if sequences is not None:
-            old, new = take_batch_rows(piece.data, rows), take_batch_rows(sequences, source_rows)
+            old, new = take_batch_rows(data, rows), take_batch_rows(sequences, source_rows)
             updated += int(is_not_older(new, old, key).sum())
     if after is None:
         return MergeCounts(merge.source.num_rows - known, known)
-    there = sum(len(merge.pairs(piece.data)[0]) for piece in _pieces(after.to_batches(), merge))
+    there = sum(len(rows) for _, rows, _ in paired_pieces(merge, after.to_batches()))
     return MergeCounts(there - known, updated)
 
 
@@ -180,22 +177,17 @@ def _merge(
 
     An update by which a row would come before the one that it is to replace changes nothing.
     """
-    has_partner = np.zeros(merge.source.num_rows, bool)
-    is_replacing = key.engine.replaces
+    evaluation, is_replacing = Evaluation(merge), key.engine.replaces
     updated = deleted = 0
     scan = draft.scan(merge.chosen).select([(name,) for name in _columns(merge, key)])
-    for piece in _pieces(scan.to_batches(), merge):
-        rows, source_rows = merge.pairs(piece.data)
-        has_partner[source_rows] = True
-        places, partners, clauses = rows_taken(merge, piece, rows, source_rows)
-        for number in np.unique(clauses).tolist():
-            clause, mask = merge.clauses[number], clauses == number
-            old = take_batch_rows(piece.data, places[mask])
+    for data, _, taken in evaluation.decided(scan.to_batches()):
+        for number, part in taken.by_clause():
+            clause, old = merge.clauses[number], take_batch_rows(data, part.rows)
             if clause.clause.action == "delete":
                 write_changes(writer, of_kind(old, "-D"), KIND_COLUMN, copy=False)
                 deleted += old.num_rows
                 continue
-            new = clause.fitting(merge.seen_by_update(clause, old, partners[mask]), old)
+            new = clause.fitting(merge.made_by(clause, part.source_rows, old))
             if key.options.sequence_fields:
                 shown = is_not_older(new, old, key)
                 old, new = filter_batch_rows(old, shown), filter_batch_rows(new, shown)
@@ -203,7 +195,7 @@ def _merge(
                 write_changes(writer, of_kind(old, "-D"), KIND_COLUMN, copy=False)
             write_changes(writer, of_kind(new, "+U"), KIND_COLUMN, copy=False)
             updated += new.num_rows
-    keys = _insert(merge, key, np.flatnonzero(~has_partner), writer)
+    keys = _insert(merge, key, evaluation.unmatched, writer)
     return MergeCounts(sum(map(len, keys)), updated, deleted), keys
 
 
@@ -212,8 +204,8 @@ def _insert(
 ) -> list[pa.Array]:
     """Write rows that have no partner; their keys."""
     keys, rows = [], []
-    for clause, some in rows_to_insert(merge, unmatched):
-        new = clause.fitting(merge.seen_by_insert(clause, some), None)
+    for clause, some in merge.insertions(unmatched):
+        new = clause.fitting(merge.made_by(clause, some))
         writer.write(new, copy=False)  # refuses null keys
         keys.append(key.keys(new))
         rows.append(some)
@@ -229,10 +221,9 @@ def _insert(
 
 
 def _refuse_twice(merge: BoundMerge, first: int, second: int) -> None:
-    key = {name: merge.source.column(name)[first].as_py() for name in merge.sides.on.values()}
     raise InvalidArgumentError(
-        f"source: rows {first} and {second}, of key {key}, are for one row of the table, which has "
-        "a primary key: make the keys of the source unique"
+        f"source: rows {first} and {second}, of key {merge.key_of(first)}, are for one row of the "
+        "table, which has a primary key: make the keys of the source unique"
     )
 
 
@@ -249,14 +240,6 @@ def _columns(merge: BoundMerge, key: PrimaryKey) -> list[str]:
         if clause.clause.action == "update":
             wanted.update(field.name for field in clause.carried)
     return [name for name in names if name in wanted]
-
-
-def _pieces(batches: Iterator[pa.RecordBatch], merge: BoundMerge) -> Iterator[Piece]:
-    parts = (
-        Piece(np.zeros(batch.num_rows, np.int64), np.arange(batch.num_rows), batch)
-        for batch in batches
-    )
-    return gathered(parts, merge)
 
 
 def _is_partners(clause: BoundClause, name: str) -> bool:

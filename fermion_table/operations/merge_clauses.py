@@ -6,16 +6,17 @@ Conditions and expressions see a row of the target and a row of the source as tw
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.arguments import mapping
-from fermion.display import short_repr
+from fermion.display import names_text, short_repr
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.predicate import (
     Column,
@@ -175,15 +176,15 @@ class BoundClause:
             fields.append(pa.field(item.name, array.type))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def fitting(self, rows: pa.RecordBatch, target: pa.RecordBatch | None) -> pa.RecordBatch:
-        """The same with every column of the table, in its type.
+    def fitting(self, made: pa.RecordBatch) -> pa.RecordBatch:
+        """What `made_of` gave, with every column of the table, in its type.
 
         Raises
         ------
         SchemaMismatch
             A value does not fit its column.
         """
-        schema, made = self.sides.schema, self.made_of(rows, target)
+        schema = self.sides.schema
         conversions = plan_writing(schema, made.schema)
         return convert_batch(conversions, made, schema.to_arrow(field_ids=False))
 
@@ -376,3 +377,143 @@ def _try(bound: BoundClause, seen: pa.Schema) -> None:
     if bound.clause.action != "delete":
         target = empty[TARGET] if bound.clause.action == "update" else None
         plan_writing(bound.sides.schema, bound.made_of(rows, target, is_trial=True).schema)
+
+
+class MergeDescription(ABC):
+    """Takes clauses, and is executed once.
+
+    Rows of the table and of the source whose columns of ``on`` are equal match. For each pair, and
+    for each row without a partner, the first clause of its case whose condition holds decides what
+    happens; a row that no clause takes stays as it is.
+
+    Every method that adds a clause changes this object, and returns it.
+
+    Parameters
+    ----------
+    on
+        Columns of the source by those of the table that they are compared with.
+    """
+
+    def __init__(self, on: Mapping[str, str]) -> None:
+        self._on = on
+        self._clauses: list[Clause] = []
+        self._is_executed = False
+
+    def when_matched_update(
+        self, set: Mapping[str, Assignment] | None = None, condition: Any = None
+    ) -> Self:
+        """Update rows of the table that have a partner.
+
+        Parameters
+        ----------
+        set
+            What columns are set to: values as the class says, by column. None sets every column to
+            that of its name in the source.
+        condition
+            Which pairs; None: all.
+
+        Raises
+        ------
+        ColumnNotFoundError
+            The table or the source lacks a column.
+        SchemaMismatch
+            A value does not fit its column; or the source lacks a column, with ``set=None``.
+        TypeError, InvalidArgumentError
+            No mapping, nothing to set, a condition or a value that can't be understood, or a
+            clause that is never reached.
+        pyspark.errors.PySparkException
+            In `spark_ext.merge`: Spark does not understand an expression.
+        """
+        return self._add("matched", "update", condition, set)
+
+    def when_matched_delete(self, condition: Any = None) -> Self:
+        """Delete rows of the table that have a partner; raises as `when_matched_update`.
+
+        Parameters
+        ----------
+        condition
+            Which pairs; None: all.
+        """
+        return self._add("matched", "delete", condition)
+
+    def when_not_matched_insert(
+        self, values: Mapping[str, Assignment] | None = None, condition: Any = None
+    ) -> Self:
+        """Insert rows of the source that have no partner; raises as `when_matched_update`.
+
+        Parameters
+        ----------
+        values
+            As in `when_matched_update`; there is only ``source``. Columns that are not named are
+            null, or have their default. None takes every column of its name from the source.
+        condition
+            Which rows of the source; None: all.
+        """
+        return self._add("not_matched", "insert", condition, values)
+
+    def when_not_matched_by_source_update(
+        self, set: Mapping[str, Assignment], condition: Any = None
+    ) -> Self:
+        """Update rows of the table that have no partner; raises as `when_matched_update`.
+
+        Parameters
+        ----------
+        set
+            As in `when_matched_update`; there is only ``target``.
+        condition
+            Which rows of the table; None: all.
+        """
+        if set is None:
+            raise InvalidArgumentError(
+                "merge: when_not_matched_by_source_update: set=None: expected the columns to set, "
+                "as there is no row of the source to take them from"
+            )
+        return self._add("not_matched_by_source", "update", condition, set)
+
+    def when_not_matched_by_source_delete(self, condition: Any = None) -> Self:
+        """Delete rows of the table that have no partner; raises as `when_matched_update`.
+
+        Parameters
+        ----------
+        condition
+            Which rows of the table; None: all.
+        """
+        return self._add("not_matched_by_source", "delete", condition)
+
+    def __repr__(self) -> str:
+        clauses = names_text([each.method for each in self._clauses], "clauses") or "no clauses yet"
+        return f"<{type(self).__name__} on {names_text(list(self._on), 'columns')}: {clauses}>"
+
+    @abstractmethod
+    def _check(self, clause: Clause) -> None:
+        """Check a clause against the table and the source."""
+
+    def _begun(self) -> Sequence[Clause]:
+        """The clauses, which are executed now.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are none, or they were executed before.
+        """
+        if not self._clauses:
+            raise InvalidArgumentError(
+                "merge: nothing to do: add a clause, such as when_matched_update()"
+            )
+        if self._is_executed:
+            raise InvalidArgumentError("merge: executed before: call merge() again")
+        self._is_executed = True
+        return self._clauses
+
+    def _add(
+        self,
+        case: Case,
+        action: Action,
+        condition: Assignment,
+        values: Mapping[str, Assignment] | None = None,
+    ) -> Self:
+        clause = Clause(case, action, condition, values)
+        check_reachable([*self._clauses, clause])
+        self._check(clause)
+        self._clauses.append(clause)
+        return self

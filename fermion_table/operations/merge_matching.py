@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,10 +11,8 @@ import pyarrow as pa
 
 from fermion.engine import joined_batches, take_batch_rows
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Expression, RowRanges, parse_filter, rename_columns
+from fermion.predicate import Expression, parse_filter, rename_columns
 from fermion_table.errors import SchemaMismatch
-from fermion_table.metadata.manifest import Entry
-from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.merge_clauses import (
     SOURCE,
     TARGET,
@@ -24,13 +23,11 @@ from fermion_table.operations.merge_clauses import (
     below,
     bind_clause,
     check_reachable,
-    fields_of,
     joined,
 )
-from fermion_table.operations.merge_join import SourceKeys, key_filter
-from fermion_table.operations.merge_source import source_keys
+from fermion_table.operations.merge_source import SourceKeys, key_filter, source_keys
 from fermion_table.planning.filters import TableFilter, table_filter
-from fermion_table.schema.schema import Field, Path, TableSchema
+from fermion_table.schema.schema import Path, TableSchema
 
 PIECE_ROWS_MIN = 1_000_000
 """Rows of the table that are looked up at once, or as many as the source has."""
@@ -45,6 +42,34 @@ class MergeCounts:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rows of the table that clauses take: ``int64``, shape (n,) each.
+
+    Attributes
+    ----------
+    rows
+        Their numbers, ascending.
+    source_rows
+        Their partners; -1 for rows without one.
+    clauses
+        The numbers of the clauses.
+    """
+
+    rows: np.ndarray
+    source_rows: np.ndarray
+    clauses: np.ndarray
+
+    def only(self, chosen: np.ndarray | slice) -> Taken:
+        """Some of them."""
+        return Taken(self.rows[chosen], self.source_rows[chosen], self.clauses[chosen])
+
+    def by_clause(self) -> Iterator[tuple[int, Taken]]:
+        """The same clause by clause."""
+        for number in np.unique(self.clauses).tolist():
+            yield number, self.only(self.clauses == number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +97,9 @@ class BoundMerge:
     chosen: TableFilter
 
     @property
-    def looked_at(self) -> tuple[Field, ...]:
-        """Fields of the table that rows are paired and chosen by."""
-        keys: list[Path] = [(name,) for name in self.sides.on]
-        return fields_of(self.sides.schema, [*keys, *below(self.asked, TARGET)])
-
-    @property
-    def asked_of_source(self) -> pa.RecordBatch:
-        """The columns of the source that conditions read."""
-        return columns_of(self.source, self.asked)
+    def asked(self) -> set[Path]:
+        """Columns that conditions read."""
+        return {path for clause in self.clauses for path in clause.asked}
 
     @property
     def inserts(self) -> bool:
@@ -91,27 +110,71 @@ class BoundMerge:
         """The pairs of rows of the table and rows of the source: see `SourceKeys.match`."""
         return self.keys.match([rows.column(name) for name in self.sides.on])
 
-    def seen_by_update(
-        self, clause: BoundClause, target: pa.RecordBatch, source_rows: np.ndarray
+    def made_by(
+        self, clause: BoundClause, source_rows: np.ndarray, target: pa.RecordBatch | None = None
     ) -> pa.RecordBatch:
-        """What the values of an update see of rows and their partners."""
-        if clause.clause.case == "not_matched_by_source":
-            return joined(len(source_rows), target=target)
-        source = take_batch_rows(columns_of(self.source, clause.read), source_rows)
-        return joined(len(source_rows), target=target, source=source)
+        """What a clause makes of rows of the source, or of the table and their partners."""
+        sides = {} if target is None else {TARGET: target}
+        if clause.clause.case != "not_matched_by_source":
+            sides[SOURCE] = take_batch_rows(self._of_source(clause.read), source_rows)
+        return clause.made_of(joined(len(source_rows), **sides), target)
 
-    def seen_by_insert(self, clause: BoundClause, source_rows: np.ndarray) -> pa.RecordBatch:
-        """What the values of an insert see."""
-        source = take_batch_rows(columns_of(self.source, clause.read), source_rows)
-        return joined(len(source_rows), source=source)
+    def taken(self, data: pa.RecordBatch, rows: np.ndarray, source_rows: np.ndarray) -> Taken:
+        """The rows of the table that clauses take.
 
-    @property
-    def asked(self) -> set[Path]:
-        """Columns that conditions read."""
-        return {path for clause in self.clauses for path in clause.asked}
+        Parameters
+        ----------
+        data
+            Rows of the table, with the columns that conditions read.
+        rows, source_rows
+            Their pairs.
 
-    def first_clause(
-        self, case: Case, count: int, rows: Callable[[np.ndarray], pa.RecordBatch]
+        Raises
+        ------
+        InvalidArgumentError
+            Clauses take several pairs with the same row of the table.
+        """
+        asked = self._of_source(self.asked)
+        matched = self._first_clause(
+            "matched", len(rows), target=(data, rows), source=(asked, source_rows)
+        )
+        acted = matched >= 0
+        self._refuse_repeated(rows[acted], source_rows[acted])
+        is_alone = np.ones(data.num_rows, bool)
+        is_alone[rows] = False
+        alone = np.flatnonzero(is_alone)
+        others = self._first_clause("not_matched_by_source", len(alone), target=(data, alone))
+        left = others >= 0
+        places = np.concatenate([rows[acted], alone[left]])
+        partners = [source_rows[acted], np.full(np.count_nonzero(left), -1, np.int64)]
+        clauses = np.concatenate([matched[acted], others[left]])
+        order = np.argsort(places, kind="stable")
+        return Taken(places, np.concatenate(partners), clauses).only(order)
+
+    def insertions(self, unmatched: np.ndarray) -> Iterator[tuple[BoundClause, np.ndarray]]:
+        """Rows of the source that clauses insert, in order, some at a time.
+
+        Parameters
+        ----------
+        unmatched
+            Rows of the source without a partner, ascending.
+        """
+        if not self.inserts:
+            return
+        asked = self._of_source(self.asked)
+        for start in range(0, len(unmatched), INSERT_ROWS):
+            rows = unmatched[start : start + INSERT_ROWS]
+            taken = self._first_clause("not_matched", len(rows), source=(asked, rows))
+            for number in np.unique(taken[taken >= 0]).tolist():
+                yield self.clauses[number], rows[taken == number]
+
+    def key_of(self, source_row: int) -> dict[str, object]:
+        """The key of a row of the source, for messages."""
+        names = self.sides.on.values()
+        return {name: self.source.column(name)[source_row].as_py() for name in names}
+
+    def _first_clause(
+        self, case: Case, count: int, **sides: tuple[pa.RecordBatch, np.ndarray]
     ) -> np.ndarray:
         """The clause that takes each of some rows: its number, ``int64``; -1 where none does.
 
@@ -119,8 +182,8 @@ class BoundMerge:
         ----------
         count
             How many rows there are.
-        rows
-            What conditions see of some of them.
+        sides
+            What conditions see of them: columns of ``target``, ``source`` or both, and row numbers.
         """
         taken, left = np.full(count, -1, np.int64), np.arange(count)
         for number, clause in enumerate(self.clauses):
@@ -129,60 +192,83 @@ class BoundMerge:
             if clause.condition is None:
                 taken[left] = number
                 break
-            mask = clause.selects(rows(left))
+            seen = {side: take_batch_rows(rows, at[left]) for side, (rows, at) in sides.items()}
+            mask = clause.selects(joined(len(left), **seen))
             taken[left[mask]] = number
             left = left[~mask]
         return taken
 
+    def _of_source(self, paths: Iterable[Path]) -> pa.RecordBatch:
+        """The columns of the source that some paths lead to."""
+        inside = below(paths, SOURCE)
+        if () in inside:
+            return self.source
+        names = {path[0] for path in inside}
+        return self.source.select([name for name in self.source.schema.names if name in names])
 
-@dataclass(frozen=True, slots=True)
-class FileOutcome:
-    """What becomes of a file's rows that a clause takes.
+    def _refuse_repeated(self, rows: np.ndarray, source_rows: np.ndarray) -> None:
+        again = np.flatnonzero(rows[1:] == rows[:-1])
+        if len(again):
+            first, second = (int(source_rows[again[0] + step]) for step in (0, 1))
+            raise InvalidArgumentError(
+                f"source: rows {first} and {second}, of key {self.key_of(first)}, match the same "
+                "row of the table: each row can be updated or deleted once; make the keys of the "
+                "source unique, or give the clause a condition that one of them meets"
+            )
 
-    Attributes
+
+class Evaluation:
+    """One run of a merge over the rows of a table.
+
+    Parameters
     ----------
-    entry
-        The file.
-    rows
-        By their numbers in the file, ascending: ``int64``, shape (n,).
-    source_rows
-        Their partners; -1 for rows without one.
-    clauses
-        The numbers of the clauses.
+    merge
+        What is merged.
     """
 
-    entry: Entry
-    rows: np.ndarray
-    source_rows: np.ndarray
-    clauses: np.ndarray
+    def __init__(self, merge: BoundMerge) -> None:
+        self.merge = merge
+        self._has_partner = np.zeros(merge.source.num_rows, bool)
 
-    def only(self, mask: np.ndarray) -> FileOutcome:
-        """The same of some of the rows."""
-        return FileOutcome(self.entry, self.rows[mask], self.source_rows[mask], self.clauses[mask])
+    def decided(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, Taken]]:
+        """Decide what becomes of every row of the table.
+
+        Parameters
+        ----------
+        batches
+            The rows that the merge may look at, with the columns of keys and conditions.
+
+        Yields
+        ------
+        Many rows at a time, the numbers of those that have a partner, and those that clauses take.
+        """
+        for rows, paired, source_rows in paired_pieces(self.merge, batches):
+            self._has_partner[source_rows] = True
+            yield rows, paired, self.merge.taken(rows, paired, source_rows)
 
     @property
-    def ranges(self) -> RowRanges:
-        """The rows."""
-        return RowRanges.from_indices(self.rows)
+    def unmatched(self) -> np.ndarray:
+        """Rows of the source that have found no partner yet, ascending: ``int64``."""
+        return np.flatnonzero(~self._has_partner)
 
 
-@dataclass(frozen=True, slots=True)
-class Matching:
-    """What a merge found.
-
-    Attributes
-    ----------
-    files
-        Those in which a clause takes rows.
-    unmatched
-        Rows of the source without a partner, ascending: ``int64``.
-    partners
-        Names of files in which rows have one, whether a clause takes them or not.
-    """
-
-    files: tuple[FileOutcome, ...]
-    unmatched: np.ndarray
-    partners: frozenset[str]
+def paired_pieces(
+    merge: BoundMerge, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[pa.RecordBatch, np.ndarray, np.ndarray]]:
+    """Rows of the table, so many that looking them up pays, and their pairs with the source."""
+    rows_min = max(PIECE_ROWS_MIN, merge.source.num_rows)
+    held: list[pa.RecordBatch] = []
+    held_rows = 0
+    for batch in itertools.chain(batches, [None]):
+        if batch is not None:
+            held.append(batch)
+            held_rows += batch.num_rows
+        if held and (batch is None or held_rows >= rows_min):
+            for piece in joined_batches(held):
+                yield (piece, *merge.pairs(piece))
+            held, held_rows = [], 0
 
 
 def bind_merge(
@@ -224,181 +310,6 @@ def unread_columns(clauses: Sequence[BoundClause], sides: MergeSides) -> list[st
     return [name for name in sides.source.names if name not in used]
 
 
-def find_matches(draft: Draft, merge: BoundMerge) -> Matching:
-    """Decide what becomes of every row.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Clauses take several pairs with the same row of the table.
-    """
-    files = draft.match(merge.chosen)
-    has_partner = np.zeros(merge.source.num_rows, bool)
-    partners: set[str] = set()
-    parts: dict[int, list[FileOutcome]] = {}
-    for piece in gathered(_parts(draft, files, merge), merge):
-        rows, source_rows = merge.pairs(piece.data)
-        has_partner[source_rows] = True
-        partners.update(files[owner].entry.file for owner in np.unique(piece.owners[rows]))
-        taken = rows_taken(merge, piece, rows, source_rows)
-        for owner, outcome in piece.by_file(files, *taken):
-            parts.setdefault(owner, []).append(outcome)
-    outcomes = (_whole(parts[owner]) for owner in sorted(parts))
-    return Matching(tuple(outcomes), np.flatnonzero(~has_partner), frozenset(partners))
-
-
-def rows_to_insert(
-    merge: BoundMerge, unmatched: np.ndarray
-) -> Iterator[tuple[BoundClause, np.ndarray]]:
-    """Rows of the source that clauses insert, in order, some at a time.
-
-    Parameters
-    ----------
-    unmatched
-        Rows of the source without a partner, ascending.
-    """
-    if not merge.inserts:
-        return
-    asked = merge.asked_of_source
-    for start in range(0, len(unmatched), INSERT_ROWS):
-        rows = unmatched[start : start + INSERT_ROWS]
-
-        def seen(places: np.ndarray, rows: np.ndarray = rows) -> pa.RecordBatch:
-            return joined(len(places), source=take_batch_rows(asked, rows[places]))
-
-        taken = merge.first_clause("not_matched", len(rows), seen)
-        for number in np.unique(taken[taken >= 0]).tolist():
-            yield merge.clauses[number], rows[taken == number]
-
-
-def columns_of(source: pa.RecordBatch, paths: Collection[Path]) -> pa.RecordBatch:
-    """The columns of a source that some paths lead to."""
-    inside = below(paths, SOURCE)
-    if () in inside:
-        return source
-    names = {path[0] for path in inside}
-    return source.select([name for name in source.schema.names if name in names])
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of the table: the number of each one's file, its own there, and its columns."""
-
-    owners: np.ndarray
-    rows: np.ndarray
-    data: pa.RecordBatch
-
-    def by_file(
-        self,
-        files: Sequence[Matched],
-        places: np.ndarray,
-        source_rows: np.ndarray,
-        clauses: np.ndarray,
-    ) -> Iterator[tuple[int, FileOutcome]]:
-        """What becomes of rows of the piece, which are given by their places, ascending."""
-        owners = self.owners[places]
-        for owner in np.unique(owners).tolist():
-            mask = slice(*np.searchsorted(owners, (owner, owner + 1)).tolist())
-            yield (
-                owner,
-                FileOutcome(
-                    files[owner].entry, self.rows[places[mask]], source_rows[mask], clauses[mask]
-                ),
-            )
-
-
-def _parts(draft: Draft, files: Sequence[Matched], merge: BoundMerge) -> Iterator[Piece]:
-    """The rows of files that the merge may look at, in their order."""
-    reader = draft.column_reader([each.entry for each in files], merge.looked_at)
-    for owner, each in enumerate(files):
-        numbers, start = each.rows.to_indices(), 0
-        for batch in draft.read(reader, each.entry, each.rows):
-            rows = numbers[start : start + batch.num_rows]
-            start += batch.num_rows
-            yield Piece(np.full(len(rows), owner, np.int64), rows, batch)
-
-
-def gathered(parts: Iterable[Piece], merge: BoundMerge) -> Iterator[Piece]:
-    """Pieces so large that looking them up pays."""
-    rows_min = max(PIECE_ROWS_MIN, merge.source.num_rows)
-    held: list[Piece] = []
-    held_rows = 0
-    for part in parts:
-        held.append(part)
-        held_rows += len(part.rows)
-        if held_rows >= rows_min:
-            yield from _together(held)
-            held, held_rows = [], 0
-    yield from _together(held)
-
-
-def _together(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Pieces as one; as several only where an array would become too long."""
-    if not pieces:
-        return
-    owners = np.concatenate([piece.owners for piece in pieces])
-    rows = np.concatenate([piece.rows for piece in pieces])
-    start = 0
-    for batch in joined_batches([piece.data for piece in pieces]):
-        stop = start + batch.num_rows
-        yield Piece(owners[start:stop], rows[start:stop], batch)
-        start = stop
-
-
-def rows_taken(
-    merge: BoundMerge, piece: Piece, rows: np.ndarray, source_rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of a piece that clauses take, ascending, their partners, and the clauses."""
-    asked = merge.asked_of_source
-
-    def pairs(places: np.ndarray) -> pa.RecordBatch:
-        return joined(
-            len(places),
-            target=take_batch_rows(piece.data, rows[places]),
-            source=take_batch_rows(asked, source_rows[places]),
-        )
-
-    matched = merge.first_clause("matched", len(rows), pairs)
-    acted = matched >= 0
-    _refuse_repeated(merge, rows[acted], source_rows[acted])
-    is_alone = np.ones(len(piece.rows), bool)
-    is_alone[rows] = False
-    alone = np.flatnonzero(is_alone)
-
-    def lonely(places: np.ndarray) -> pa.RecordBatch:
-        return joined(len(places), target=take_batch_rows(piece.data, alone[places]))
-
-    others = merge.first_clause("not_matched_by_source", len(alone), lonely)
-    left = others >= 0
-    places = np.concatenate([rows[acted], alone[left]])
-    partners = np.concatenate([source_rows[acted], np.full(np.count_nonzero(left), -1, np.int64)])
-    clauses = np.concatenate([matched[acted], others[left]])
-    order = np.argsort(places, kind="stable")
-    return places[order], partners[order], clauses[order]
-
-
-def _refuse_repeated(merge: BoundMerge, rows: np.ndarray, source_rows: np.ndarray) -> None:
-    again = np.flatnonzero(rows[1:] == rows[:-1])
-    if not len(again):
-        return
-    first, second = source_rows[again[0]], source_rows[again[0] + 1]
-    key = {name: merge.source.column(name)[int(first)].as_py() for name in merge.sides.on.values()}
-    raise InvalidArgumentError(
-        f"source: rows {first} and {second}, of key {key}, match the same row of the table: each "
-        "row can be updated or deleted once; make the keys of the source unique, or give the "
-        "clause a condition that one of them meets"
-    )
-
-
-def _whole(parts: Sequence[FileOutcome]) -> FileOutcome:
-    return FileOutcome(
-        parts[0].entry,
-        np.concatenate([part.rows for part in parts]),
-        np.concatenate([part.source_rows for part in parts]),
-        np.concatenate([part.clauses for part in parts]),
-    )
-
-
 def _chosen(clauses: Sequence[BoundClause], keys: SourceKeys, sides: MergeSides) -> TableFilter:
     """What selects the rows with keys of the source, and those that clauses take without one."""
     types = {name: sides.schema.by_name[name].type for name in sides.on}
@@ -412,6 +323,6 @@ def _chosen(clauses: Sequence[BoundClause], keys: SourceKeys, sides: MergeSides)
         assert chosen is not None
         names = {path: path[1:] for path in clause.asked}
         chosen = chosen | rename_columns(clause.condition, names)
-    found = table_filter(chosen, sides.schema, where="merge")
-    assert found is not None
-    return found
+    bound = table_filter(chosen, sides.schema, where="merge")
+    assert bound is not None
+    return bound

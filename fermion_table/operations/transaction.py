@@ -33,8 +33,7 @@ from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
 from fermion_table.operations.assignments import Assignment
 from fermion_table.operations.draft import Draft, FindingCache, Replaced
-from fermion_table.operations.merge import Merge
-from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
+from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
 from fermion_table.operations.merge_matching import MergeCounts
 from fermion_table.operations.row_changes import (
     Addition,

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
-from fermion_table.operations.merge import Merge
-from fermion_table.operations.merge_builder import MergeBuilder, MergeResult
+from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
 from fermion_table.operations.transaction import Statement
 from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState

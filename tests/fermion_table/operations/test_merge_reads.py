@@ -13,8 +13,9 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.errors import SchemaMismatch
-from fermion_table.operations import merge_join, merge_matching
-from fermion_table.operations.merge_join import SourceKeys
+from fermion_table.operations import merge_matching
+from fermion_table.operations import merge_source as merge_join
+from fermion_table.operations.merge_source import SourceKeys
 
 RUNS = pa.run_end_encoded(pa.int32(), pa.int64())
 NAN, DAY = float("nan"), datetime.date(2026, 2, 3)
