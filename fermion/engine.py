@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.io.checksum import crc32c
     from fermion.io.read_ahead import iterate_ahead, read_ahead
     from fermion.parquet.source import ParquetSource
+    from fermion.predicate.polars_expression import filter_of_predicate
     from fermion.sql.expressions import SqlExpressions
     from fermion.statistics.bounds import EXACT_FLAGS
     from fermion.statistics.bounds import unknown as unknown_statistics
@@ -44,6 +45,7 @@ __getattr__ = load_when_asked_for(
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
         "filled_bytes": "columns.filled",
+        "filter_of_predicate": "predicate.polars_expression",
         "filter_batch_rows": "columns.rows",
         "is_in_memory": "columns.arrow_input",
         "is_of_pandas": "columns.arrow_input",
@@ -76,6 +78,7 @@ __all__ = [
     "drop_batch_rows",
     "filled_bytes",
     "filter_batch_rows",
+    "filter_of_predicate",
     "is_in_memory",
     "is_of_pandas",
     "iterate_ahead",

@@ -122,7 +122,7 @@ def _expect(
 
 def _bind_opaque(
     node: Opaque | Computed, schema: pa.Schema, where: str, known: Iterable[str]
-) -> Opaque | Computed:
+) -> Expression:
     if isinstance(node, Opaque) and node.positional:
         return Opaque(node.expression, tuple((name,) for name in schema.names), positional=True)
     dtypes = []
@@ -131,9 +131,7 @@ def _bind_opaque(
             dtypes.append(strip_wrappers(_walk(path, schema, where, known)))
         except ColumnNotFoundError as error:
             raise (node.missing(error, path) if isinstance(node, Computed) else error) from None
-    if isinstance(node, Computed):
-        node.check(dtypes)
-    return node
+    return node.bound(schema, dtypes) if isinstance(node, Computed) else node
 
 
 def resolve_path(

@@ -414,13 +414,22 @@ class Computed(Expression):
         """True."""
         return True
 
-    def check(self, dtypes: Sequence[pa.DataType]) -> None:
-        """Refuse types of the columns that the function does not take.
+    def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
+        """The filter over columns of some types; others may be added that select its rows, too.
+
+        Parameters
+        ----------
+        schema
+            Of all columns.
+        dtypes
+            Of the columns, without wrappers.
 
         Raises
         ------
         InvalidArgumentError
+            The function does not take these types.
         """
+        return self
 
     def missing(self, error: ColumnNotFoundError, path: Path) -> ColumnNotFoundError:
         """The error of a column that is not there; it may say more about its name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,8 +48,8 @@ def parse_filter(
     Parameters
     ----------
     given
-        An `Expression`, a SQL string, DNF tuples, a ``pyarrow.compute.Expression``, a bool, or
-        None for no filter.
+        An `Expression`, a SQL string, DNF tuples, a ``pyarrow.compute.Expression``, a
+        ``polars.Expr``, a bool, or None for no filter.
     schema
         What to bind to; None leaves columns and literals unchecked.
     where, known
@@ -71,10 +72,14 @@ def parse_filter(
         expression = from_pyarrow(given)
     elif isinstance(given, (list, tuple)):
         expression = from_dnf(given)
+    elif "polars" in sys.modules and isinstance(given, sys.modules["polars"].Expr):
+        from fermion.predicate.polars_expression import from_polars
+
+        expression = from_polars(given)
     else:
         raise InvalidArgumentError(
             f"filter of type {type(given).__name__}: expected fermion.col(...), a SQL string, "
-            "DNF tuples as pyarrow has them, or a pyarrow.compute.Expression"
+            "DNF tuples as pyarrow has them, or an expression of pyarrow.compute or Polars"
         )
     return expression if schema is None else bind(expression, schema, where=where, known=known)
 

@@ -88,9 +88,10 @@ class ComputedSql(Computed):
     function: SqlCondition
     quoted: frozenset[str]
 
-    def check(self, dtypes: Sequence[pa.DataType]) -> None:
-        """Refuse types of the columns that DuckDB can't compute this from."""
+    def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
+        """The filter; refuses types of the columns that DuckDB can't compute it from."""
         self.function.check(tuple(dtypes))
+        return self
 
     def missing(self, error: ColumnNotFoundError, path: Path) -> ColumnNotFoundError:
         """The error; of a name in double quotes it says how text is written."""

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fermion.engine import filter_of_predicate
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.scanning.polars_source import filter_of_predicate
 from tests.equality import assert_logically_equal
 
 ROWS, FILES = 500, 6
