@@ -19,11 +19,12 @@ A failure of the storage is not a `FermionError`, because it does not mean that 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fermion.redaction import redacted_text
@@ -94,6 +95,43 @@ class StorageDenied(StorageError, PermissionError):
 
 class StorageTimeout(StorageError, TimeoutError):
     """A storage did not answer in time."""
+
+
+@contextlib.contextmanager
+def on_local_disk(operation: str, path: str) -> Iterator[None]:
+    """Say of a failure of the operating system what failed and where: it often names no file.
+
+    What tells of the name alone (no such file, one that is there, a directory) stays as it is.
+
+    Parameters
+    ----------
+    operation
+        A verb, for the message: ``"write"``.
+    path
+        Of the file.
+
+    Raises
+    ------
+    StorageError
+        A disk that is full, a quota, a read-only file system, a device that fails.
+    StorageDenied, StorageTimeout
+    """
+    try:
+        yield
+    except (StorageError, *_ABOUT_NAMES):
+        raise
+    except OSError as error:
+        code = error.errno or errno.EIO
+        text = f"{operation} {path}: {error.strerror or error}"
+        kind = StorageError
+        if isinstance(error, PermissionError):
+            kind = StorageDenied
+        elif isinstance(error, TimeoutError):
+            kind = StorageTimeout
+        raise kind(code, text, operation=operation, url=path) from error
+
+
+_ABOUT_NAMES = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 
 class InvalidArgumentError(FermionError, ValueError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 
-from fermion.errors import file_is_closed
+from fermion.errors import file_is_closed, on_local_disk
 from fermion.io.source import LocalSource, PathLike, check_range
 
 
@@ -20,7 +20,8 @@ class MappedSource(LocalSource):
         self._view: memoryview | None = memoryview(b"")
         if self.size:  # an empty file can't be mapped
             try:
-                mapping = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+                with on_local_disk("map", self.name):
+                    mapping = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
             except BaseException:
                 self.close()
                 raise

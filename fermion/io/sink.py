@@ -16,7 +16,14 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from fermion.errors import FermionError, InvalidArgumentError, StorageError, is_a_directory, no_file
+from fermion.errors import (
+    FermionError,
+    InvalidArgumentError,
+    StorageError,
+    is_a_directory,
+    no_file,
+    on_local_disk,
+)
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source
 from fermion.redaction import as_cause
 from fermion.remote import (
@@ -75,7 +82,7 @@ class LocalSink:
     ------
     InvalidArgumentError
         The target is a pipe, a socket or a device: a rename would replace it.
-    FileNotFoundError, IsADirectoryError, PermissionError
+    FileNotFoundError, IsADirectoryError, StorageError
     """
 
     def __init__(self, path: PathLike, *, durable: bool = True) -> None:
@@ -109,8 +116,9 @@ class LocalSink:
         self._write_all(memoryview(buffer))
 
     def _write_all(self, data: memoryview) -> None:
-        while data.nbytes:
-            data = data[self._file.write(data) :]
+        with on_local_disk("write", self.name):
+            while data.nbytes:
+                data = data[self._file.write(data) :]
 
     def copy(self, descriptor: int, length: int) -> int:
         """Copy the first bytes of an open file, before anything is written here.
@@ -139,19 +147,21 @@ class LocalSink:
     def commit(self) -> None:
         """Flush, fsync and rename to the final name (replacing what was there)."""
         self._finish()
-        os.replace(self._temporary, self._place)
-        self._discard.detach()
-        if self._durable:
-            _fsync_folder(self._folder)
+        with on_local_disk("write", self.name):
+            os.replace(self._temporary, self._place)
+            self._discard.detach()
+            if self._durable:
+                _fsync_folder(self._folder)
 
     def _finish(self) -> None:
         """Flush, fsync and close; a second call does nothing."""
         if self._file.closed:
             return
         self._flush()
-        if self._durable:
-            os.fsync(self._file.fileno())
-        self._file.close()
+        with on_local_disk("write", self.name):
+            if self._durable:
+                os.fsync(self._file.fileno())
+            self._file.close()
 
     def abort(self) -> None:
         """Remove the temporary file."""
@@ -178,11 +188,12 @@ def _temporary_name(base: str) -> str:
 
 def _create_local(temporary: str, folder: str, name: str) -> io.FileIO:
     try:
-        return open(temporary, "xb", buffering=0)
+        with on_local_disk("write", name):
+            return open(temporary, "xb", buffering=0)
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, f"no such folder: {folder!r}", name) from None
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, name) from None
+    except NotADirectoryError as error:
+        raise NotADirectoryError(error.errno, error.strerror, name) from None
 
 
 def _hand_on(old: os.stat_result, descriptor: int) -> None:

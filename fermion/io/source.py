@@ -24,6 +24,7 @@ from fermion.errors import (
     file_is_closed,
     is_a_directory,
     no_file,
+    on_local_disk,
     short_read,
 )
 from fermion.forks import Lock, PerProcess
@@ -108,7 +109,8 @@ class LocalSource:
         self._memory = KeptMemory()
         # A pipe that nobody writes to would be waited for.
         flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-        self._descriptor = os.open(self.name, os.O_RDONLY | flags)
+        with on_local_disk("read", self.name):
+            self._descriptor = os.open(self.name, os.O_RDONLY | flags)
         found = os.fstat(self._descriptor)
         if not stat.S_ISREG(found.st_mode):
             self.close()
@@ -126,7 +128,11 @@ class LocalSource:
             raise file_is_closed(self.name)
         data, done = self._memory.borrow(length).data, 0
         while done < length:
-            more = os.preadv(self._descriptor, [data[done:]], offset + done)
+            try:
+                more = os.preadv(self._descriptor, [data[done:]], offset + done)
+            except OSError:
+                with on_local_disk("read", self.name):
+                    raise
             if not more:
                 raise short_read(self.name, offset, length, done)
             done += more

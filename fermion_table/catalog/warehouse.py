@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fermion.errors import on_local_disk
 from fermion.remote import ask, connect
 from fermion_table.catalog.names import is_own_path
 from fermion_table.expiry.drop import DroppedTable, drop_table
@@ -147,7 +148,9 @@ class Warehouse:
     def make_folder(self, path: str) -> None:
         """Make a directory; object stores need none."""
         if isinstance(self.root, LocalStore):
-            os.makedirs(Path(self.location, path), exist_ok=True)
+            folder = Path(self.location, path)
+            with on_local_disk("make", str(folder)):
+                folder.mkdir(parents=True, exist_ok=True)
             return
         filesystem, root = connect(self.location, self.root.storage_options)
         ask(filesystem, "makedirs", f"{root.rstrip('/')}/{path}", exist_ok=True)

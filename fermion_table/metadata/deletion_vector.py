@@ -21,6 +21,7 @@ import numpy as np
 from pyroaring import BitMap64
 
 from fermion.engine import crc32c
+from fermion.errors import on_local_disk
 from fermion.predicate import RowRanges
 from fermion.remote import TIMEOUT_S, ask, connect, deadline
 from fermion_table.errors import CorruptMetadata
@@ -190,7 +191,7 @@ def read_vector(
 def _read(location: str, vector: DeletionVector, storage_options: dict[str, Any] | None) -> bytes:
     try:
         if "://" not in location:
-            with open(location, "rb") as file:
+            with on_local_disk("read", location), open(location, "rb") as file:
                 file.seek(vector.offset)
                 return file.read(vector.size)
         filesystem, path = connect(location, storage_options)

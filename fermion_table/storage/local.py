@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fermion.errors import on_local_disk
 from fermion.redaction import logger
 from fermion_table.errors import CommitStateUnknown, CorruptMetadata, UnsafeStorage
 from fermion_table.storage.paths import LATEST_HINT, check_path, temporary_name, unique_name
@@ -30,6 +32,9 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV}
 
 class LocalStore:
     """A table in a local directory; slots are made by hard link, which never overwrites.
+
+    A failure of the operating system is a `fermion.errors.StorageError` that names operation and
+    path.
 
     Parameters
     ----------
@@ -62,7 +67,11 @@ class LocalStore:
 
     def read(self, path: str, stop: int = METADATA_BYTES_MAX) -> bytes:
         """The bytes of an object up to `stop`."""
-        with open(self.locate(path), "rb", buffering=0, opener=_open_at_once) as file:
+        target = self.locate(path)
+        with (
+            on_local_disk("read", target),
+            open(target, "rb", buffering=0, opener=_open_at_once) as file,
+        ):
             status = os.fstat(file.fileno())
             size = status.st_size
             if not stat.S_ISREG(status.st_mode):
@@ -77,15 +86,19 @@ class LocalStore:
 
     def exists(self, path: str) -> bool:
         """Whether the object exists."""
+        target = self.locate(path)
         try:
-            os.stat(self.locate(path))
+            with on_local_disk("look for", target):
+                os.stat(target)
         except (FileNotFoundError, NotADirectoryError):  # any other error says nothing
             return False
         return True
 
     def size(self, path: str) -> int:
         """Bytes of an object."""
-        return os.stat(self.locate(path)).st_size
+        target = self.locate(path)
+        with on_local_disk("measure", target):
+            return os.stat(target).st_size
 
     def list(self, directory: str = "") -> Iterator[StoredObject]:
         """Every file below a directory; links are not followed, and no files of a table."""
@@ -93,7 +106,8 @@ class LocalStore:
         for folder, _, names in os.walk(top, onerror=_raise_unless_missing):
             for name in names:
                 full = os.path.join(folder, name)
-                with contextlib.suppress(FileNotFoundError):  # deleted while listing
+                # It may be deleted while listing.
+                with contextlib.suppress(FileNotFoundError), on_local_disk("list", full):
                     status = os.stat(full, follow_symlinks=False)
                     if not stat.S_ISREG(status.st_mode):
                         continue
@@ -103,9 +117,16 @@ class LocalStore:
     def write(self, path: str, data: bytes) -> None:
         """Store a new object; its name must be unused."""
         target = self._inside(path)
-        self._make_directories(os.path.dirname(target))
-        self._write_file(target, data)
-        self._fsync_directory(os.path.dirname(target))
+        directory = os.path.dirname(target)
+        self._make_directories(directory)
+        with on_local_disk("write", target):
+            self._write_file(target, data)
+            try:
+                self._fsync_directory(directory)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+                raise
 
     def create_if_absent(self, path: str, data: bytes) -> CreateResult:
         """Write a temporary file beside the slot and link it to the slot's name."""
@@ -116,8 +137,9 @@ class LocalStore:
         self._make_directories(directory)
         temporary = os.path.join(directory, temporary_name(name, unique_name()))
         try:
-            self._write_file(temporary, data)
-            result = self._link(temporary, target)
+            with on_local_disk("create", target):
+                self._write_file(temporary, data)
+                result = self._link(temporary, target)
         finally:
             with contextlib.suppress(OSError):  # left over: removed with the orphan files
                 os.unlink(temporary)
@@ -137,9 +159,10 @@ class LocalStore:
             return
         temporary = os.path.join(directory, temporary_name(name, unique_name()))
         try:
-            with open(temporary, "xb", buffering=0) as file:
-                file.write(data)
-            os.replace(temporary, target)
+            with on_local_disk("write", target):
+                with open(temporary, "xb", buffering=0) as file:
+                    _write_all(file, data)
+                os.replace(temporary, target)
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -155,13 +178,16 @@ class LocalStore:
             if os.fstat(descriptor).st_size != len(data):
                 return False
             return os.write(descriptor, data) == len(data)
+        except OSError:  # a disk that copies on write may be full; the rename tells
+            return False
         finally:
             os.close(descriptor)
 
     def delete(self, path: str) -> None:
         """Delete an object if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._inside(path))
+        target = self._inside(path)
+        with contextlib.suppress(FileNotFoundError), on_local_disk("delete", target):
+            os.unlink(target)
 
     def fsync(self, paths: Iterable[str]) -> None:
         """Fsync every directory between the table's and these files."""
@@ -174,7 +200,8 @@ class LocalStore:
                 directories.add(directory)
                 directory = os.path.dirname(directory)
         for directory in sorted(directories, reverse=True):
-            with contextlib.suppress(FileNotFoundError):  # what is not there needs no name
+            # What is not there needs no name.
+            with contextlib.suppress(FileNotFoundError), on_local_disk("fsync", directory):
                 self._fsync_directory(directory)
 
     def locate(self, path: str, *, for_writing: bool = False) -> str:
@@ -205,16 +232,15 @@ class LocalStore:
             return
         parent = os.path.dirname(directory)
         self._make_directories(parent)
-        with contextlib.suppress(FileExistsError):  # another writer was faster
-            os.mkdir(directory)
-        self._fsync_directory(parent)
+        with on_local_disk("make", directory):
+            with contextlib.suppress(FileExistsError):  # another writer was faster
+                os.mkdir(directory)
+            self._fsync_directory(parent)
 
     def _write_file(self, target: str, data: bytes) -> None:
         with open(target, "xb", buffering=0) as file:
             try:
-                view = memoryview(data)
-                while len(view):
-                    view = view[file.write(view) :]
+                _write_all(file, data)
                 if self.durability == "full":
                     os.fsync(file.fileno())
             except BaseException:
@@ -246,7 +272,7 @@ class LocalStore:
             self._fsync_directory(directory)
         except OSError as error:
             raise CommitStateUnknown(
-                f"{path}: created, but fsync of its directory failed "
+                f"{self.location}/{path}: created, but fsync of its directory failed "
                 f"({error}); a power failure may undo it"
             ) from error
 
@@ -260,6 +286,12 @@ class LocalStore:
             os.close(descriptor)
 
 
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while len(view):
+        view = view[file.write(view) :]
+
+
 def _open_at_once(path: str, flags: int) -> int:
     """Open a file without waiting for the writer of a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
@@ -267,4 +299,5 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _raise_unless_missing(error: OSError) -> None:
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):  # a file lies there
-        raise error
+        with on_local_disk("list", str(error.filename)):
+            raise error

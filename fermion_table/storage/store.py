@@ -136,8 +136,8 @@ class AtomicStore(Protocol):
     """The objects of one table.
 
     Every method raises `UnsafeStorage` for a path that leaves the table, and an ``OSError`` (a
-    `fermion.errors.StorageError`, or on a disk the operating system's) when it fails in a way that
-    changed nothing. Stores pickle.
+    `fermion.errors.StorageError`, or one that tells of a name, as ``FileNotFoundError``) when it
+    fails in a way that changed nothing. Stores pickle.
 
     Only the storage's own answer that there is no such object means that it is absent. Any other
     failure raises: access denied, no reply, an outage, a bucket that is not there.
