@@ -1,6 +1,9 @@
 """Public names only."""
 
 from fermion.kernels._compiled import (
+    PageForm,
+    PageReader,
+    PageTest,
     arrow_batch,
     bind_checksum,
     bind_checksums,
@@ -64,6 +67,9 @@ from fermion.kernels._compiled import (
 )
 
 __all__ = [
+    "PageForm",
+    "PageReader",
+    "PageTest",
     "arrow_batch",
     "bind_checksum",
     "bind_checksums",

@@ -26,6 +26,9 @@ from fermion.kernels._compiled_metadata import find_name as find_name
 from fermion.kernels._compiled_metadata import place_of as place_of
 from fermion.kernels._compiled_metadata import read_names as read_names
 from fermion.kernels._compiled_metadata import write_names as write_names
+from fermion.kernels._compiled_picks import PageForm as PageForm
+from fermion.kernels._compiled_picks import PageReader as PageReader
+from fermion.kernels._compiled_picks import PageTest as PageTest
 from fermion.kernels._compiled_picks import bitpack_pick as bitpack_pick
 from fermion.kernels._compiled_picks import decode_pages as decode_pages
 from fermion.kernels._compiled_picks import fsst_pick as fsst_pick

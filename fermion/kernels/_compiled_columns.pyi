@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fermion.kernels._compiled_picks import PageReader
+
 # Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def flat_chunks(
     buffers: list[memoryview],
@@ -46,46 +48,30 @@ def flat_chunks(
 # Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
 def decode_flat(
     buffers: list[memoryview],
-    data_places: np.ndarray,
-    validity_places: np.ndarray,
-    letters: bytes,
-    widths: np.ndarray,
-    nullable: np.ndarray,
-    slots: int,
-    verify: bool,
-    borrow: bool,
-    decode: Callable[[memoryview, int, str, int, int, int, memoryview], None],
-    unzip: Callable[[memoryview, int], bytes],
+    places: np.ndarray,
     offsets: np.ndarray,
-    place_key: int,
+    forms: np.ndarray,
+    slots: int,
+    how: PageReader,
+    borrow: bool,
 ) -> list[tuple[int, object | None, object, object | None] | None]:
     """Columns of one stripe, each from one page of data and at most one page of validity.
 
     Parameters
     ----------
-    buffers, data_places, validity_places
-        The pages, as `flat_chunks` takes its blocks; a validity page of 0 bytes means all valid.
-    letters
-        Kind of each column: ``i``, ``u``, ``f``, ``V`` as NumPy has them, ``b`` for booleans, ``s``
-        for strings.
-    widths
-        ``int64``: bytes of a value; of an offset for strings, 4 or 8.
-    nullable
-        ``uint8``: whether the column may have nulls.
+    buffers, places
+        The pages, of each column its validity, then its data, as `flat_chunks` takes its blocks; a
+        page of validity of 0 bytes means all valid.
+    offsets
+        ``int64``, shape (2 * n,): where the pages lie in the file.
+    forms
+        ``int64``, shape (n, 3): of each column the letter of its kind (``i``, ``u``, ``f``, ``V``
+        as NumPy has them, ``b`` for booleans, ``s`` for strings), bytes of a value (of an offset
+        for strings, 4 or 8), and whether it may have nulls.
     slots
         Slots that every page must hold.
-    verify
-        Whether to verify CRC-32C checksums.
     borrow
         Whether to give views of ``buffers`` where values lie there as Arrow wants them.
-    decode
-        Called as ``decode(node, depth, letter, width, count, output_bytes_max, out)`` for nodes of
-        numbers in other encodings; writes all values.
-    unzip
-        Gives the bytes of a zstd frame, which padding may follow.
-    offsets, place_key
-        ``int64``, shape (n, 2): where the pages of validity and of data lie in the file, and the
-        file's key; see `place_of`.
 
     Returns
     -------
@@ -116,18 +102,12 @@ class ArrowBatch:
 # Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows
 def pick_flat(
     buffers: list[memoryview],
-    data_places: np.ndarray,
-    validity_places: np.ndarray,
-    letters: bytes,
-    widths: np.ndarray,
-    nullable: np.ndarray,
+    places: np.ndarray,
+    offsets: np.ndarray,
+    forms: np.ndarray,
     slots: int,
     picks: np.ndarray | None,
-    verify: bool,
-    decode: Callable[..., None],
-    unzip: Callable[[memoryview, int], bytes],
-    offsets: np.ndarray,
-    place_key: int,
+    how: PageReader,
 ) -> DecodedColumns:
     """Some slots of columns of one stripe, which alone are decoded where their encodings allow it.
 
@@ -137,8 +117,6 @@ def pick_flat(
     ----------
     picks
         ``int64``, ascending, not empty: the slots; None: all of them.
-    decode
-        Gets the slots of a node that is picked from as one more argument.
     """
 
 # Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows

@@ -64,46 +64,95 @@ def fsst_pick(
         The codes stand for other bytes than the bounds say, or an argument does not fit.
     """
 
+class PageForm:
+    """What values of some pages are.
+
+    Parameters
+    ----------
+    letter, width
+        NumPy's kind of the values, ``s`` for strings; bytes of a value.
+    dictionary, offsets
+        What DICTIONARY nodes refer to: numbers, or the bytes of strings and their offsets,
+        ``int64``. Views.
+    """
+
+    def __init__(
+        self, letter: int, width: int, dictionary: np.ndarray, offsets: np.ndarray
+    ) -> None: ...
+
+class PageReader:
+    """How pages are read, for any number of threads.
+
+    Parameters
+    ----------
+    decode
+        Called as ``decode(node, depth, letter, width, count, output_bytes_max, out)`` for nodes of
+        numbers in other encodings; writes all values. With the slots wanted of a node, as bytes of
+        ``int64``, after the other arguments, it writes those.
+    unzip
+        Gives the bytes of a zstd frame, which padding may follow.
+    verify
+        Whether to verify CRC-32C checksums.
+    place_key
+        The file's key; see `place_of`.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[..., None],
+        unzip: Callable[[memoryview, int], bytes],
+        verify: bool,
+        place_key: int,
+    ) -> None: ...
+
+class PageTest:
+    """Which values of some pages are wanted.
+
+    Parameters
+    ----------
+    letter, width
+        As for `PageForm`; wide integers are known where pages hold them as 64-bit ones. Of strings
+        only codes are known, unless they are ``wanted``.
+    bounds
+        Shape (2,): the least and the greatest value in the range, of ``int64``, ``uint64`` for
+        unsigned values, or ``float64``. Strings have none.
+    entries
+        ``uint8``: 1 for each entry of the chunk's dictionary that is wanted, 0 for the others.
+    wanted
+        What is asked for in place of ``bounds``; the column's kind is that of the values.
+    """
+
+    def __init__(
+        self,
+        letter: int,
+        width: int,
+        bounds: np.ndarray,
+        entries: np.ndarray,
+        wanted: Wanted | None = None,
+    ) -> None: ...
+
 # Oracle: tests/fermion/reading/test_page_picks.py::test_both_ways_give_the_same_rows
 def pick_pages(
     pages: list[Buffer],
     counts: np.ndarray,
+    page_offsets: np.ndarray,
     slots: np.ndarray,
     cuts: np.ndarray,
-    letter: int,
-    width: int,
-    dictionary: np.ndarray,
-    offsets: np.ndarray,
-    verify: bool,
-    decode: Callable[..., None],
-    unzip: Callable[[memoryview, int], bytes],
+    form: PageForm,
+    how: PageReader,
     out: np.ndarray,
-    page_offsets: np.ndarray | None = None,
-    place_key: int = 0,
 ) -> Buffer | None:
     """Some slots of each of some pages of one stream, end to end, without a call a page.
 
     Parameters
     ----------
-    counts
-        ``int64``: slots that each page must hold.
+    counts, page_offsets
+        ``int64``: slots that each page must hold, and where it lies in the file.
     slots, cuts
         ``int64``: the slots wanted of all pages, ascending within each; bounds of each page's, from
         0 to their number.
-    letter, width
-        NumPy's kind of the values, ``s`` for strings; bytes of a value.
-    dictionary, offsets
-        What DICTIONARY nodes refer to: numbers, or the bytes of strings and their offsets,
-        ``int64``.
-    verify
-        Whether to verify CRC-32C checksums.
-    decode, unzip
-        As `decode_flat` takes them; ``decode`` is also called with the slots wanted of a node, as
-        bytes of ``int64``, after the other arguments.
     out
-        ``uint8``, written: ``width`` bytes a slot; for strings where each ends, ``int64``.
-    page_offsets, place_key
-        ``int64``: where each page lies in the file, and the file's key; see `place_of`.
+        ``uint8``, written: the width of the form a slot; for strings where each ends, ``int64``.
 
     Returns
     -------
@@ -116,26 +165,20 @@ def pick_pages(
 def decode_pages(
     pages: list[Buffer],
     counts: np.ndarray,
-    letter: int,
-    width: int,
-    dictionary: np.ndarray,
-    offsets: np.ndarray,
-    verify: bool,
-    decode: Callable[..., None],
-    unzip: Callable[[memoryview, int], bytes],
-    out: np.ndarray,
     page_offsets: np.ndarray,
-    place_key: int,
+    form: PageForm,
+    how: PageReader,
+    out: np.ndarray,
     text: np.ndarray | None = None,
 ) -> Buffer | None:
     """All slots of some pages of one stream, end to end, without a call a page.
 
     Parameters
     ----------
-    width
-        Bytes of a value; of an offset of strings, 4 or 8.
+    form
+        Of strings the width is that of an offset, 4 or 8.
     out
-        ``uint8``, written: ``width`` bytes a slot; for strings all offsets, from 0 on.
+        ``uint8``, written: the width of the form a slot; for strings all offsets, from 0 on.
     text
         ``uint8``, written: memory for the bytes of strings; None: it is allocated.
 
@@ -154,37 +197,19 @@ def decode_pages(
 def match_pages(
     pages: list[Buffer],
     counts: np.ndarray,
-    letter: int,
-    width: int,
-    bounds: np.ndarray,
-    entries: np.ndarray,
-    verify: bool,
-    decode: Callable[..., None],
-    unzip: Callable[[memoryview, int], bytes],
-    out: np.ndarray,
     page_offsets: np.ndarray,
-    place_key: int,
-    wanted: Wanted | None = None,
+    test: PageTest,
+    how: PageReader,
+    out: np.ndarray,
 ) -> bool:
-    """Whether each slot of some pages of one stream lies in a range, or is wanted, without a call
-    a page.
+    """Whether each slot of some pages of one stream is wanted, without a call a page.
 
     Parameters
     ----------
-    letter, width
-        As for `pick_pages`; wide integers are known where pages hold them as 64-bit ones. Of
-        strings only codes are known, unless they are ``wanted``.
-    bounds
-        Shape (2,): the least and the greatest value in the range, of ``int64``, ``uint64`` for
-        unsigned values, or ``float64``. Strings have none.
-    entries
-        ``uint8``: 1 for each entry of the chunk's dictionary that is wanted, 0 for the others.
     out
         ``uint8``, written: 1 or 0 for each slot.
-    wanted
-        What is asked for in place of ``bounds``; the column's kind is that of the values.
 
-    The other parameters are those of `decode_pages`.
+    The other parameters are those of `pick_pages`.
 
     Returns
     -------

@@ -50,6 +50,11 @@ _NO_OFFSETS = np.empty(0, np.int64)
 _NO_BOUNDS = np.zeros(2, np.int64)
 
 
+def page_reader(checks: PageChecks) -> kernels.PageReader:
+    """How the kernels read pages of a file."""
+    return kernels.PageReader(decode_numbers, decompress_padded, checks.is_crc32c, checks.place_key)
+
+
 class StreamPages(NamedTuple):
     """Pages of one stream that were read, none of which leaves its null slots out.
 
@@ -77,19 +82,13 @@ class StreamPages(NamedTuple):
         self, form: Form, first: int, stop: int, out: np.ndarray, text: np.ndarray | None
     ) -> Buffer | None:
         """All slots of some pages; see `kernels.decode_pages`."""
-        entries, entry_offsets = self._entries()
         return kernels.decode_pages(
             list(self.pages[first:stop]),
             self.counts[first:stop],
-            *form,
-            entries,
-            entry_offsets,
-            self.checks.is_crc32c,
-            decode_numbers,
-            decompress_padded,
-            out.view(np.uint8),
             self.offsets[first:stop],
-            self.checks.place_key,
+            self._form(*form),
+            page_reader(self.checks),
+            out.view(np.uint8),
             text,
         )
 
@@ -102,25 +101,18 @@ class StreamPages(NamedTuple):
             ``int64``: slots of the pages, ascending in each, end to end; and which of them belong
             to each page.
         """
-        entries, entry_offsets = self._entries()
         is_binary = physical.kind is PhysicalKind.BINARY
         out = np.zeros(cuts[-1] + 1, np.int64) if is_binary else np.empty(cuts[-1], physical.dtype)
-        letter, width = (STRINGS, 8) if is_binary else (ord(out.dtype.kind), out.itemsize)
+        form = (STRINGS, 8) if is_binary else (ord(out.dtype.kind), out.itemsize)
         data = kernels.pick_pages(
             list(self.pages),
             self.counts,
+            self.offsets,
             picks,
             cuts,
-            letter,
-            width,
-            entries,
-            entry_offsets,
-            self.checks.is_crc32c,
-            decode_numbers,
-            decompress_padded,
+            self._form(*form),
+            page_reader(self.checks),
             (out[1:] if is_binary else out).view(np.uint8),
-            self.offsets,
-            self.checks.place_key,
         )
         if data is None or not is_binary:
             return None if data is None else out
@@ -145,29 +137,23 @@ class StreamPages(NamedTuple):
             ``uint8``: which entries of the dictionary are wanted.
         """
         bounds, values = (wanted, None) if isinstance(wanted, np.ndarray) else (_NO_BOUNDS, wanted)
+        letter = STRINGS if wanted is None else form[0]
         return kernels.match_pages(
             list(self.pages[first:stop]),
             self.counts[first:stop],
-            STRINGS if wanted is None else form[0],
-            form[1],
-            bounds,
-            entries,
-            self.checks.is_crc32c,
-            decode_numbers,
-            decompress_padded,
-            out,
             self.offsets[first:stop],
-            self.checks.place_key,
-            values,
+            kernels.PageTest(letter, form[1], bounds, entries, values),
+            page_reader(self.checks),
+            out,
         )
 
-    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """The dictionary as the kernels take it: bytes, and ``int64`` offsets of strings."""
+    def _form(self, letter: int, width: int) -> kernels.PageForm:
+        """The values and the dictionary as the kernels take them."""
         if isinstance(self.dictionary, BinaryValues):
-            return self.dictionary.data, self.dictionary.offsets
+            return kernels.PageForm(letter, width, self.dictionary.data, self.dictionary.offsets)
         if isinstance(self.dictionary, np.ndarray):
-            return self.dictionary.view(np.uint8), _NO_OFFSETS
-        return _NOTHING, _NO_OFFSETS
+            return kernels.PageForm(letter, width, self.dictionary.view(np.uint8), _NO_OFFSETS)
+        return kernels.PageForm(letter, width, _NOTHING, _NO_OFFSETS)
 
 
 class ChunkPages(NamedTuple):

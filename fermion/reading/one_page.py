@@ -17,17 +17,15 @@ import pyarrow as pa
 
 from fermion import kernels
 from fermion.columns.filled import check_filled
-from fermion.columns.types import Form, Node
-from fermion.encodings.decoding import decode_numbers
-from fermion.io.compression import decompress_padded
+from fermion.columns.types import Node
 from fermion.io.source import FEW_RANGES
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.pages.frame import HEADER_SIZE, page_checksums
-from fermion.reading.chunk_pages import FetchedPages
+from fermion.reading.chunk_pages import FetchedPages, page_reader
 from fermion.reading.strategy import THREADED_SLOTS_MIN, ReadRequest, ReadResult, ReadStrategy
 
 T = TypeVar("T")
-_KernelColumns = tuple[list[memoryview], np.ndarray, np.ndarray, bytes, np.ndarray, np.ndarray]
+_KernelColumns = tuple[list[memoryview], np.ndarray, np.ndarray, np.ndarray]
 """The first arguments of `kernels.decode_flat` and `kernels.pick_flat`."""
 
 COLUMNS_PER_TASK = 64
@@ -47,6 +45,8 @@ class _Pages(NamedTuple):
 
     Attributes
     ----------
+    forms
+        ``int64``, shape (columns, 3), as `kernels.decode_flat` takes them.
     ranges
         ``int64``, shape (2 * columns, 2): where they lie in the file.
     buffers, places
@@ -54,7 +54,7 @@ class _Pages(NamedTuple):
     """
 
     nodes: Sequence[Node]
-    forms: Sequence[Form]
+    forms: np.ndarray
     ranges: np.ndarray
     buffers: list[memoryview]
     places: np.ndarray
@@ -108,9 +108,10 @@ class OnePageRead(ReadStrategy):
         if not wanted:
             return result
         ranges = (chunks if len(paged) == len(chunks) else chunks[paged]).reshape(-1, 2)
+        nodes = [trees[place] for place in wanted]
         pages = _Pages(
-            [trees[place] for place in wanted],
-            [trees[place].form or (0, 0) for place in wanted],
+            nodes,
+            np.array([(*(node.form or (0, 0)), node.nullable) for node in nodes], np.int64),
             ranges,
             *self._index.source.read_places(ranges),
         )
@@ -161,16 +162,11 @@ class OnePageRead(ReadStrategy):
 
     def _whole(self, pages: _Pages, slots: int, group: slice) -> list[pa.Array | None]:
         """All rows of some of the columns."""
-        columns, offsets = self._asked(pages, group)
         decoded = kernels.decode_flat(
-            *columns,
+            *self._asked(pages, group),
             slots,
-            self._checks.is_crc32c,
+            page_reader(self._checks),
             self._index.footer.is_aligned,
-            decode_numbers,
-            decompress_padded,
-            offsets,
-            self._checks.place_key,
         )
         return [
             None if parts is None else _array(node.storage, slots, *parts)
@@ -179,33 +175,15 @@ class OnePageRead(ReadStrategy):
 
     def _picked(self, pages: _Pages, picks: np.ndarray | None, slots: int, group: slice) -> Any:
         """Some rows (None: all) of some of the columns, as `kernels.arrow_batch` takes them."""
-        columns, offsets = self._asked(pages, group)
-        return kernels.pick_flat(
-            *columns,
-            slots,
-            picks,
-            self._checks.is_crc32c,
-            decode_numbers,
-            decompress_padded,
-            offsets,
-            self._checks.place_key,
-        )
+        asked = self._asked(pages, group)
+        return kernels.pick_flat(*asked, slots, picks, page_reader(self._checks))
 
-    def _asked(self, pages: _Pages, group: slice) -> tuple[_KernelColumns, np.ndarray]:
-        """What the kernels are told of some columns, and where the pages lie in the file."""
+    def _asked(self, pages: _Pages, group: slice) -> _KernelColumns:
+        """What the kernels are told of some columns."""
         own = slice(2 * group.start, 2 * group.stop)
-        offsets = pages.ranges[own, 0]
+        offsets = np.ascontiguousarray(pages.ranges[own, 0])
         places = self._sound(pages.buffers, pages.places[own], offsets)
-        forms = pages.forms[group]
-        columns = (
-            pages.buffers,
-            np.ascontiguousarray(places[1::2]),
-            np.ascontiguousarray(places[::2]),
-            bytes([letter for letter, _ in forms]),
-            np.array([width for _, width in forms], np.int64),
-            np.array([node.nullable for node in pages.nodes[group]], np.uint8),
-        )
-        return columns, np.ascontiguousarray(offsets).reshape(-1, 2)
+        return pages.buffers, np.ascontiguousarray(places), offsets, pages.forms[group]
 
     def _sound(
         self, buffers: list[memoryview], places: np.ndarray, offsets: np.ndarray

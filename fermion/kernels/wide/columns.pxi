@@ -6,21 +6,6 @@
 
 from cpython.buffer cimport PyBuffer_FillInfo
 
-from fermion.layout import PAGE_EXPANSION_FREE_BYTES as _PAGE_EXPANSION_FREE_BYTES
-from fermion.layout import PAGE_EXPANSION_MAX as _PAGE_EXPANSION_MAX
-from fermion.layout import PAGE_HEADER as _PAGE_HEADER
-from fermion.layout import PAGE_VERSION as _PAGE_VERSION
-from fermion.layout import NodeFlag as _NodeFlag
-
-cdef int COLUMN_PAGE_VERSION = _PAGE_VERSION
-cdef int COLUMN_NULLS_REMOVED = _NodeFlag.NULLS_REMOVED
-
-
-cdef int64_t COLUMN_PAGE_HEADER = _PAGE_HEADER.itemsize
-cdef int64_t COLUMN_EXPANSION_MAX = _PAGE_EXPANSION_MAX
-cdef int64_t COLUMN_EXPANSION_FREE_BYTES = _PAGE_EXPANSION_FREE_BYTES
-
-
 cdef class Memory:
     """Bytes of a decoded column, freed with the object."""
 
@@ -44,12 +29,8 @@ cdef Memory _own(uint8_t** data, Py_ssize_t size):
 
 cdef struct FlatColumn:
     # Asked for
-    const uint8_t* data_page
-    const uint8_t* validity_page
-    uint32_t data_place  # of the page in the file, as `_place` has it
-    uint32_t validity_place
-    int64_t data_size
-    int64_t validity_size
+    Page data
+    Page validity  # of no bytes: all slots are valid
     char letter  # i, u, f, V; b for booleans, s for strings
     bint nullable
     int64_t width  # of a value; of an offset for strings
@@ -65,51 +46,6 @@ cdef struct FlatColumn:
     int64_t nulls
 
 
-cdef bint _is_sound(const uint8_t* page, int64_t size, uint32_t place) noexcept nogil:
-    """Whether a page with a whole header has the checksum that it says, at its place."""
-    cdef uint32_t crc
-    memcpy(&crc, page + 12, 4)
-    return crc ^ place == crc32c_update(
-        crc32c_update(0, page, 12, 0), page + COLUMN_PAGE_HEADER, size - COLUMN_PAGE_HEADER, 0
-    )
-
-
-cdef bint _open_page(
-    const uint8_t* page, int64_t size, int64_t slots, bint verify, uint32_t place,
-    TreeReader* reader, TreeNode* root, uint8_t** unzipped,
-) noexcept nogil:
-    """Verify a page and find its tree; ``unzipped`` is memory to be freed."""
-    cdef uint16_t encoding
-    cdef uint32_t stored_slots, raw_length
-    cdef const uint8_t* tree
-    if size < COLUMN_PAGE_HEADER or (verify and not _is_sound(page, size, place)):
-        return False
-    memcpy(&encoding, page + 2, 2)
-    memcpy(&stored_slots, page + 4, 4)
-    memcpy(&raw_length, page + 8, 4)
-    if page[0] != COLUMN_PAGE_VERSION or stored_slots != slots:
-        return False
-    reader.output_bytes_max = max(COLUMN_EXPANSION_FREE_BYTES, COLUMN_EXPANSION_MAX * size)
-    if page[1] == TREE_CODEC_NONE:
-        tree = page + COLUMN_PAGE_HEADER
-        if raw_length > size - COLUMN_PAGE_HEADER:
-            return False
-    elif page[1] == TREE_CODEC_ZSTD and raw_length <= reader.output_bytes_max:
-        unzipped[0] = <uint8_t*>malloc(<int64_t>raw_length + 8)
-        if unzipped[0] is NULL or not _unzip(
-            reader, page + COLUMN_PAGE_HEADER, size - COLUMN_PAGE_HEADER, unzipped[0], raw_length
-        ):
-            return False
-        tree = unzipped[0]
-    else:
-        return False
-    return (
-        _open_node(tree, tree + raw_length, 1, root)
-        and root.encoding == encoding
-        and root.stop == tree + raw_length
-    )
-
-
 cdef bint _decode_validity(
     FlatColumn* column, int64_t slots, bint verify, TreeReader* reader
 ) noexcept nogil:
@@ -118,11 +54,10 @@ cdef bint _decode_validity(
     cdef uint8_t* unzipped = NULL
     cdef bint fine
     column.nulls = 0
-    if column.validity_page is NULL:
+    if column.validity.size == 0:
         return True
     fine = _open_page(
-        column.validity_page, column.validity_size, slots, verify, column.validity_place, reader,
-        &root, &unzipped,
+        &column.validity, verify, reader, &root, &unzipped
     ) and root.flags == 0 and (slots + 63) // 64 * 8 <= reader.output_bytes_max
     if fine and _is_borrowed(column, &root, unzipped, TREE_BITMAP, (slots + 7) >> 3):
         column.bitmap, column.bitmap_borrowed = <uint8_t*>root.start, True
@@ -267,8 +202,7 @@ cdef void _decode_column(
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
     column.fine = _decode_validity(column, slots, verify, reader) and _open_page(
-        column.data_page, column.data_size, slots, verify, column.data_place, reader, &root,
-        &unzipped,
+        &column.data, verify, reader, &root, &unzipped
     )
     if column.fine and picks.slots is NULL:
         column.fine = (
@@ -318,42 +252,41 @@ cdef class DecodedColumns:
     cdef int64_t rows  # that were asked for
 
     def __cinit__(
-        self, Buffers views, const int64_t[:, ::1] data_places,
-        const int64_t[:, ::1] validity_places, bytes letters, const int64_t[::1] widths,
-        const uint8_t[::1] nullable, int64_t slots, bint borrow, const int64_t[:, ::1] found_at,
-        uint64_t place_key,
+        self, Buffers views, const int64_t[:, ::1] places, const int64_t[::1] offsets,
+        const int64_t[:, ::1] forms, int64_t slots, bint borrow, uint64_t place_key,
     ):
-        cdef Py_ssize_t count = data_places.shape[0], i
+        cdef Py_ssize_t count = forms.shape[0], i
         cdef FlatColumn* column
-        _same_length(validity_places.shape[0], count, "validity_places")
-        _same_length(len(letters), count, "letters")
-        _same_length(widths.shape[0], count, "widths")
-        _same_length(found_at.shape[0], count, "offsets")
-        _same_length(found_at.shape[1], 2, "columns of offsets")
-        _same_length(nullable.shape[0], count, "nullable")
-        views.check(data_places)
-        views.check(validity_places)
+        cdef int64_t letter, width
+        _same_length(forms.shape[1], 3, "columns of forms")
+        _same_length(places.shape[0], 2 * count, "places")
+        _same_length(offsets.shape[0], 2 * count, "offsets")
+        views.check(places)
         if slots < 0 or slots > <int64_t>0xFFFFFFFF:
             raise ValueError(f"slots is {slots}, expected 0 to 2**32 - 1")
         for i in range(count):
-            if not (1 if letters[i] != c's' else 4) <= widths[i] <= 2**31 - 1:
-                raise ValueError(f"column {i}: values of {widths[i]} bytes")
-            if letters[i] in b"iu" and widths[i] not in (1, 2, 4, 8):
-                raise ValueError(f"column {i}: whole numbers of {widths[i]} bytes")
+            letter, width = forms[i, 0], forms[i, 1]
+            if not (1 if letter != c's' else 4) <= width <= 2**31 - 1:
+                raise ValueError(f"column {i}: values of {width} bytes")
+            if (letter == c'i' or letter == c'u') and width not in (1, 2, 4, 8):
+                raise ValueError(f"column {i}: whole numbers of {width} bytes")
         self.columns = <FlatColumn*>calloc(count + 1, sizeof(FlatColumn))
         if self.columns is NULL:
             raise MemoryError(f"no memory for {count} columns")
         self.views, self.count, self.slots, self.rows = views, count, slots, slots
         for i in range(count):
             column = &self.columns[i]
-            column.data_page, column.data_size = views.at(data_places, i), data_places[i, 2]
-            column.validity_place = _place(place_key, found_at[i, 0])
-            column.data_place = _place(place_key, found_at[i, 1])
-            if validity_places[i, 2]:
-                column.validity_page = views.at(validity_places, i)
-                column.validity_size = validity_places[i, 2]
-            column.letter, column.width = letters[i], widths[i]
-            column.nullable, column.borrow = nullable[i], borrow
+            self.open(&column.validity, places, offsets, 2 * i, place_key)
+            self.open(&column.data, places, offsets, 2 * i + 1, place_key)
+            column.letter, column.width = <char>forms[i, 0], forms[i, 1]
+            column.nullable, column.borrow = forms[i, 2] != 0, borrow
+
+    cdef void open(
+        self, Page* page, const int64_t[:, ::1] places, const int64_t[::1] offsets, Py_ssize_t i,
+        uint64_t place_key,
+    ) noexcept:
+        page.start, page.size = self.views.at(places, i), places[i, 2]
+        page.slots, page.place = self.slots, _place(place_key, offsets[i])
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -362,24 +295,22 @@ cdef class DecodedColumns:
                 _free_column(&self.columns[i])
             free(self.columns)
 
-    cdef int decode(self, const Picks* picks, bint verify, decode, unzip) except -1:
+    cdef int decode(self, const Picks* picks, PageReader how) except -1:
         """Decode some slots of every column; all of them where ``picks`` has none."""
-        cdef TreeReader reader
-        cdef PickedStrings strings
         cdef list raised = []
+        cdef TreeReader reader = how.start(raised)
+        cdef PickedStrings strings
         cdef Py_ssize_t i
         memset(&strings, 0, sizeof(strings))
-        reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
         with nogil:
             for i in range(self.count):
-                _decode_column(&self.columns[i], self.slots, picks, verify, &reader, &strings)
+                _decode_column(
+                    &self.columns[i], self.slots, picks, how.verify, &reader, &strings
+                )
         free(strings.offsets)
         free(strings.piece)
         self.views = None
-        for error in raised:
-            if not isinstance(error, Exception):
-                # Frames of the traceback may hold views of memory that is gone.
-                raise error.with_traceback(None)
+        _raise_interrupt(raised)
         return 0
 
     @property
@@ -389,38 +320,32 @@ cdef class DecodedColumns:
 
 
 def decode_flat(
-    list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
-    bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
-    bint verify, bint borrow, decode, unzip, const int64_t[:, ::1] offsets, uint64_t place_key,
+    list buffers, const int64_t[:, ::1] places, offsets, forms, int64_t slots,
+    PageReader how not None, bint borrow,
 ):
     """All slots of columns of one stripe."""
     cdef DecodedColumns columns = DecodedColumns(
-        Buffers(buffers), data_places, validity_places, letters, widths, nullable, slots, borrow,
-        offsets, place_key,
+        Buffers(buffers), places, offsets, forms, slots, borrow, how.place_key
     )
     cdef Picks picks
     cdef Py_ssize_t i
     cdef list found = [None] * columns.count
     memset(&picks, 0, sizeof(picks))
-    columns.decode(&picks, verify, decode, unzip)
+    columns.decode(&picks, how)
     for i in range(columns.count):
         if columns.columns[i].fine:
             found[i] = _column_buffers(
-                &columns.columns[i], slots,
-                buffers[data_places[i, 0]], buffers[validity_places[i, 0]],
+                &columns.columns[i], slots, buffers[places[2 * i + 1, 0]], buffers[places[2 * i, 0]]
             )
     return found
 
 
 def pick_flat(
-    list buffers, const int64_t[:, ::1] data_places, const int64_t[:, ::1] validity_places,
-    bytes letters, const int64_t[::1] widths, const uint8_t[::1] nullable, int64_t slots,
-    picks, bint verify, decode, unzip, const int64_t[:, ::1] offsets, uint64_t place_key,
+    list buffers, places, offsets, forms, int64_t slots, picks, PageReader how not None
 ):
     """Some slots of columns of one stripe, or all of them."""
     cdef DecodedColumns columns = DecodedColumns(
-        Buffers(buffers), data_places, validity_places, letters, widths, nullable, slots, False,
-        offsets, place_key,
+        Buffers(buffers), places, offsets, forms, slots, False, how.place_key
     )
     cdef const int64_t[::1] wanted
     cdef Picks chosen
@@ -432,5 +357,5 @@ def pick_flat(
         _check_slots(wanted, slots)
         chosen.slots, chosen.count = &wanted[0], wanted.shape[0]
         columns.rows = chosen.count
-    columns.decode(&chosen, verify, decode, unzip)
+    columns.decode(&chosen, how)
     return columns

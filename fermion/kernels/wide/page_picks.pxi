@@ -9,20 +9,6 @@ cdef int TREE_GLOBAL_DICTIONARY = _EncodingId.GLOBAL_DICTIONARY
 cdef int TREE_FSST = _EncodingId.FSST
 
 
-cdef enum:
-    # Short strings are copied as so many bytes, where that many may be read and written.
-    SHORT_BYTES = 32
-    PADDED_BYTES_MAX = 65536
-
-
-cdef struct PickDictionary:
-    int64_t entries
-    bint is_short  # no string is longer than SHORT_BYTES, of which so many may be read
-    const uint8_t* values  # numbers, or the bytes of strings
-    int64_t size
-    const int64_t* offsets  # of strings
-
-
 cdef struct PickedStrings:
     uint8_t* offsets  # of all slots of a page, int64
     int64_t offsets_room
@@ -68,25 +54,13 @@ cdef bint _ask_picks(
         return False
 
 
-cdef bint _pick_numbers(
-    TreeReader* reader, const uint8_t* at, const uint8_t* stop, int depth, char letter, int64_t width, int64_t count,
-    const int64_t* slots, Py_ssize_t picks, uint8_t* out,
-) noexcept nogil:
-    """Some slots of the node at ``at``, which holds ``count`` values."""
-    cdef TreeNode node
-    return (
-        _open_node(at, stop, depth, &node)
-        and node.flags == 0
-        and _pick_node(reader, &node, letter, width, count, slots, picks, out)
-    )
-
-
 cdef bint _pick_node(
     TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count,
     const int64_t* slots, Py_ssize_t picks, uint8_t* out,
 ) noexcept nogil:
     cdef int64_t size = node.stop - node.start
     cdef Py_ssize_t i, block = 0
+    cdef TreeNode child
     if node.encoding == TREE_PLAIN:
         if size < count * width:
             return False
@@ -109,8 +83,8 @@ cdef bint _pick_node(
     if node.encoding == TREE_NARROW:
         if (width != 16 and width != 32) or node.children != 1:
             return False
-        if not _pick_numbers(
-            reader, node.start, node.stop, node.depth + 1, c'i', 8, count, slots, picks, out
+        if not _open_child(node, node.start, &child) or not _pick_node(
+            reader, &child, c'i', 8, count, slots, picks, out
         ):
             return False
         _widen_words(out, width, picks)
@@ -136,7 +110,7 @@ cdef uint32_t* _pick_codes(
     cdef TreeNode child
     if node.children != 1 or node.stop - node.start < 8:
         return NULL
-    if not _open_node(node.start + 8, node.stop, node.depth + 1, &child) or child.flags:
+    if not _open_child(node, node.start + 8, &child):
         return NULL
     return _pick_child_codes(reader, &child, node.start[4], count, slots, picks, entries)
 
@@ -168,19 +142,20 @@ cdef uint32_t* _pick_child_codes(
 
 
 cdef bint _pick_values(
-    TreeReader* reader, TreeNode* root, char letter, int64_t width, int64_t count,
-    const int64_t* slots, Py_ssize_t picks, const PickDictionary* dictionary, uint8_t* out,
+    TreeReader* reader, TreeNode* root, const ValueForm* form, int64_t count,
+    const int64_t* slots, Py_ssize_t picks, uint8_t* out,
 ) noexcept nogil:
     """Numbers of a page's tree."""
+    cdef const PickDictionary* dictionary = &form.dictionary
     cdef uint32_t* codes
     if root.encoding != TREE_DICTIONARY and root.encoding != TREE_GLOBAL_DICTIONARY:
-        return _pick_node(reader, root, letter, width, count, slots, picks, out)
-    if dictionary.size < dictionary.entries * width:
+        return _pick_node(reader, root, form.letter, form.width, count, slots, picks, out)
+    if dictionary.size < dictionary.entries * form.width:
         return False
     codes = _pick_codes(reader, root, count, slots, picks, dictionary.entries)
     if codes is NULL:
         return False
-    _gather_words(dictionary.values, codes, picks, out, width)
+    _gather_words(dictionary.values, codes, picks, out, form.width)
     free(codes)
     return True
 
@@ -325,47 +300,6 @@ cdef bint _pick_split_lengths(
     return to == ends[picks - 1]
 
 
-cdef class KnownEntries:
-    """What DICTIONARY nodes of some pages refer to, checked."""
-
-    cdef Buffers views
-    cdef const int64_t[::1] ends
-    cdef uint8_t* padded
-    cdef PickDictionary entries
-
-    def __cinit__(self, dictionary, offsets, char letter, int64_t width):
-        self.views, self.ends = Buffers([dictionary]), _input(offsets)
-        self.entries.values = <const uint8_t*>self.views.views[0].buf
-        self.entries.size = self.views.views[0].len
-        self.entries.entries, self.entries.offsets, self.entries.is_short = 0, NULL, False
-        if self.ends.shape[0]:
-            _check_offsets(self.ends, self.entries.size)
-            self.entries.offsets, self.entries.entries = &self.ends[0], self.ends.shape[0] - 1
-            self._pad()
-        elif letter != c's' and width > 0:
-            self.entries.entries = self.entries.size // width
-
-    def __dealloc__(self):
-        free(self.padded)
-
-    cdef int _pad(self) except -1:
-        """Make short strings of a small dictionary such that more can be read behind them."""
-        cdef Py_ssize_t i
-        cdef int64_t longest = 0
-        if self.entries.size > PADDED_BYTES_MAX:
-            return 0
-        for i in range(self.entries.entries):
-            longest = max(longest, self.ends[i + 1] - self.ends[i])
-        if longest > SHORT_BYTES:
-            return 0
-        self.padded = <uint8_t*>calloc(self.entries.size + SHORT_BYTES, 1)
-        if self.padded is NULL:
-            raise MemoryError(f"no memory for {self.entries.size} bytes of a dictionary")
-        memcpy(self.padded, self.entries.values, self.entries.size)
-        self.entries.values, self.entries.is_short = self.padded, True
-        return 0
-
-
 cdef bint _has_strings_here(int encoding) noexcept nogil:
     """Whether `_pick_strings` knows an encoding."""
     return (
@@ -379,56 +313,50 @@ cdef bint _has_strings_here(int encoding) noexcept nogil:
 
 
 cdef bint _pick_page(
-    const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place,
-    const int64_t* slots, Py_ssize_t picks, char letter, int64_t width,
-    const PickDictionary* dictionary,
+    const Page* page, bint verify, const int64_t* slots, Py_ssize_t picks, const ValueForm* form,
     TreeReader* reader, PickedStrings* strings, uint8_t* out,
 ) noexcept nogil:
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
+    cdef bint is_text = form.letter == c's'
     # Its checksum, unless strings lie in a way that is not known here; and first: single values
     # are found quickly in a page that lies next to the processor.
-    if size < COLUMN_PAGE_HEADER or page[1] != TREE_CODEC_NONE:
+    if page.size < COLUMN_PAGE_HEADER or page.start[1] != TREE_CODEC_NONE:
         return False
-    if not _open_page(page, size, count, False, 0, reader, &root, &unzipped) or root.flags:
+    if not _open_page(page, False, reader, &root, &unzipped) or root.flags:
         return False
-    if count * (8 if letter == c's' else width) > reader.output_bytes_max:
+    if page.slots * (8 if is_text else form.width) > reader.output_bytes_max:
         return False
-    if letter == c's' and not _has_strings_here(root.encoding):
+    if is_text and not _has_strings_here(root.encoding):
         return False
-    if verify and not _is_sound(page, size, place):
+    if verify and not _is_sound(page):
         return False
-    if letter == c's':
+    if is_text:
         return _pick_strings(
-            &root, count, slots, picks, dictionary, reader, strings, <int64_t*>out
+            &root, page.slots, slots, picks, &form.dictionary, reader, strings, <int64_t*>out
         )
-    return _pick_values(reader, &root, letter, width, count, slots, picks, dictionary, out)
+    return _pick_values(reader, &root, form, page.slots, slots, picks, out)
 
 
 def pick_pages(
-    list pages, const int64_t[::1] counts, slots, const int64_t[::1] cuts, char letter,
-    int64_t width, dictionary, offsets, bint verify, decode, unzip, out, page_offsets=None,
-    uint64_t place_key=0,
+    list pages, counts, page_offsets, slots, const int64_t[::1] cuts, PageForm form not None,
+    PageReader how not None, out,
 ):
     """Some slots of each of some pages, end to end."""
+    cdef PageList given = PageList(pages, counts, page_offsets)
     cdef const int64_t[::1] wanted = _input(slots)
     cdef cnp.ndarray target = _output(out)
-    cdef Py_ssize_t count = len(pages), i
-    cdef Buffers views = Buffers(pages)
-    cdef KnownEntries known
     cdef PickedStrings strings
-    cdef TreeReader reader
     cdef list raised = []
+    cdef TreeReader reader = how.start(raised)
     cdef uint8_t* to = _bytes_out(target)
-    cdef int64_t step = 8 if letter == c's' else width
+    cdef char letter = form.form.letter
+    cdef int64_t width = form.form.width, step = 8 if letter == c's' else width
     cdef bint fine = True
     cdef Memory found = None
-    cdef const int64_t[::1] found_at = (
-        np.zeros(count, np.int64) if page_offsets is None else page_offsets
-    )
-    _same_length(found_at.shape[0], count, "page_offsets")
-    _same_length(counts.shape[0], count, "counts")
-    _same_length(cuts.shape[0], count + 1, "cuts")
+    cdef Page page
+    cdef Py_ssize_t i
+    _same_length(cuts.shape[0], given.count + 1, "cuts")
     _check_cuts(cuts, wanted.shape[0])
     if not 1 <= width <= 2**31 - 1:
         raise ValueError(f"values of {width} bytes")
@@ -437,27 +365,20 @@ def pick_pages(
         raise ValueError(f"whole numbers of {width} bytes")
     if <uintptr_t>to % min(step & -step, 8):
         raise ValueError(f"out is not aligned for values of {width} bytes")
-    for i in range(count):
-        if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
-            raise ValueError(f"page {i} of {counts[i]} slots")
-        _check_slots(wanted[cuts[i]:cuts[i + 1]], counts[i])
+    for i in range(given.count):
+        _check_slots(wanted[cuts[i]:cuts[i + 1]], given.counts[i])
     memset(&strings, 0, sizeof(strings))
-    known = KnownEntries(dictionary, offsets, letter, width)
-    reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
     try:
         with nogil:
-            for i in range(count):
+            for i in range(given.count):
+                page = given.at(i, how.place_key)
                 if cuts[i] < cuts[i + 1] and not _pick_page(
-                    <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
-                    _place(place_key, found_at[i]), &wanted[cuts[i]], cuts[i + 1] - cuts[i], letter, width, &known.entries, &reader,
-                    &strings, to + step * cuts[i],
+                    &page, how.verify, &wanted[cuts[i]], cuts[i + 1] - cuts[i], &form.form,
+                    &reader, &strings, to + step * cuts[i],
                 ):
                     fine = False
                     break
-        for error in raised:
-            if not isinstance(error, Exception):
-                # Frames of the traceback may hold views of memory that is gone.
-                raise error.with_traceback(None)
+        _raise_interrupt(raised)
         if not fine:
             return None
         if strings.out is NULL:

@@ -4,6 +4,8 @@
 cdef struct SlotTest:
     # Whole numbers from ``low`` on, at most ``span`` more, modulo their width: that is a range of
     # signed and of unsigned ones. Floats from ``floor`` to ``ceiling``.
+    char letter
+    int64_t width
     uint64_t low
     uint64_t span
     double floor
@@ -153,8 +155,7 @@ cdef bint _test_node(
         return (
             letter == c'V'
             and node.children == 1
-            and _open_node(node.start, node.stop, node.depth + 1, &child)
-            and child.flags == 0
+            and _open_child(node, node.start, &child)
             and _test_node(reader, &child, c'i', 8, count, test, out)
         )
     if letter == c'V':
@@ -253,82 +254,78 @@ cdef bint _test_strings(
 
 
 cdef bint _test_page(
-    const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place, char letter,
-    int64_t width, const SlotTest* test, TreeReader* reader, uint8_t* out,
+    const Page* page, bint verify, const SlotTest* test, TreeReader* reader, uint8_t* out
 ) noexcept nogil:
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
-    if size < COLUMN_PAGE_HEADER or page[1] != TREE_CODEC_NONE:
+    cdef int64_t count = page.slots
+    if page.size < COLUMN_PAGE_HEADER or page.start[1] != TREE_CODEC_NONE:
         return False
-    if not _open_page(page, size, count, verify, place, reader, &root, &unzipped) or root.flags:
+    if not _open_page(page, verify, reader, &root, &unzipped) or root.flags:
         return False
-    if count * (8 if letter == c's' else width) > reader.output_bytes_max:
+    if count * (8 if test.letter == c's' else test.width) > reader.output_bytes_max:
         return False
     if root.encoding == TREE_DICTIONARY:
         return _gather_page(reader, &root, count, test.entries_count, test.entries, 1, out)
-    if letter == c's':
+    if test.letter == c's':
         return _test_strings(reader, &root, count, test.wanted, out)
-    return _test_node(reader, &root, letter, width, count, test, out)
+    return _test_node(reader, &root, test.letter, test.width, count, test, out)
 
 
-cdef int _read_test(SlotTest* test, char letter, int64_t width, bounds) except -1:
-    """A range from its two bounds, both inclusive."""
-    cdef cnp.ndarray pair = _input(bounds)
-    _same_length(pair.shape[0], 2, "bounds")
-    memset(test, 0, sizeof(SlotTest))
-    if letter == c'f':
-        test.floor, test.ceiling = float(pair[0]), float(pair[1])
-    elif letter != c's':
-        if not pair[0] <= pair[1]:
-            raise ValueError(f"bounds {pair[0]} to {pair[1]}: expected them to ascend")
-        test.low = <uint64_t>(int(pair[0]) & 0xFFFFFFFFFFFFFFFF)
-        test.span = <uint64_t>(int(pair[1]) - int(pair[0]))
-    return 0
+cdef class PageTest:
+    """Which values of pages are wanted."""
+
+    cdef SlotTest test
+    cdef Buffers entries
+    cdef Wanted wanted
+
+    def __cinit__(self, char letter, int64_t width, bounds, entries, Wanted wanted=None):
+        if not (letter in b"iu" and width in (1, 2, 4, 8)) and not (
+            letter == c'f' and width in (4, 8)
+        ) and not (letter == c'V' and width in (16, 32)) and letter != c's':
+            raise ValueError(
+                f"values of kind {chr(letter)!r} and {width} bytes have no order here"
+            )
+        self.entries, self.wanted = Buffers([entries]), wanted
+        self.test.letter, self.test.width = letter, width
+        self.test.entries = <const uint8_t*>self.entries.views[0].buf
+        self.test.entries_count = self.entries.views[0].len
+        if wanted is not None:
+            self.test.wanted = &wanted.values
+        self.bound(_input(bounds))
+
+    cdef int bound(self, cnp.ndarray pair) except -1:
+        """A range from its two bounds, both inclusive."""
+        _same_length(pair.shape[0], 2, "bounds")
+        if self.test.letter == c'f':
+            self.test.floor, self.test.ceiling = float(pair[0]), float(pair[1])
+        elif self.test.letter != c's':
+            if not pair[0] <= pair[1]:
+                raise ValueError(f"bounds {pair[0]} to {pair[1]}: expected them to ascend")
+            self.test.low = <uint64_t>(int(pair[0]) & 0xFFFFFFFFFFFFFFFF)
+            self.test.span = <uint64_t>(int(pair[1]) - int(pair[0]))
+        return 0
 
 
 def match_pages(
-    list pages, const int64_t[::1] counts, char letter, int64_t width, bounds, entries,
-    bint verify, decode, unzip, out, page_offsets, uint64_t place_key, Wanted wanted=None,
+    list pages, counts, page_offsets, PageTest test not None, PageReader how not None, out
 ):
     """Whether each slot of some pages lies in a range, or is wanted, end to end."""
+    cdef PageList given = PageList(pages, counts, page_offsets)
     cdef cnp.ndarray target = _output(out)
-    cdef Py_ssize_t count = len(pages), i
-    cdef Buffers views = Buffers(pages)
-    cdef Buffers known = Buffers([entries])
-    cdef const int64_t[::1] found_at = page_offsets
-    cdef SlotTest test
-    cdef TreeReader reader
     cdef list raised = []
+    cdef TreeReader reader = how.start(raised)
     cdef uint8_t* to = _bytes_out(target)
-    cdef int64_t total = 0
     cdef bint fine = True
-    _same_length(found_at.shape[0], count, "page_offsets")
-    _same_length(counts.shape[0], count, "counts")
-    if not (letter in b"iu" and width in (1, 2, 4, 8)) and not (
-        letter == c'f' and width in (4, 8)
-    ) and not (letter == c'V' and width in (16, 32)) and letter != c's':
-        raise ValueError(f"values of kind {chr(letter)!r} and {width} bytes have no order here")
-    for i in range(count):
-        if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
-            raise ValueError(f"page {i} of {counts[i]} slots")
-        total += counts[i]
-    _same_length(target.nbytes, total, "out")
-    _read_test(&test, letter, width, bounds)
-    if wanted is not None:
-        test.wanted = &wanted.values
-    test.entries, test.entries_count = <const uint8_t*>known.views[0].buf, known.views[0].len
-    reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
+    cdef Page page
+    cdef Py_ssize_t i
+    _same_length(target.nbytes, given.slots, "out")
     with nogil:
-        for i in range(count):
-            if not _test_page(
-                <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
-                _place(place_key, found_at[i]), letter, width, &test, &reader, to,
-            ):
+        for i in range(given.count):
+            page = given.at(i, how.place_key)
+            if not _test_page(&page, how.verify, &test.test, &reader, to):
                 fine = False
                 break
-            to += counts[i]
-    for error in raised:
-        if not isinstance(error, Exception):
-            # Frames of the traceback may hold views of memory that is gone.
-            raise error.with_traceback(None)
+            to += page.slots
+    _raise_interrupt(raised)
     return fine

@@ -31,7 +31,7 @@ cdef bint _page_codes(
     found.width = root.start[4]
     if found.width not in (1, 2, 4):
         return False
-    if not _open_node(root.start + 8, root.stop, root.depth + 1, &child) or child.flags:
+    if not _open_child(root, root.start + 8, &child):
         return False
     found.codes = malloc(count * found.width + 8)
     if found.codes is NULL or not _decode_node(
@@ -86,13 +86,13 @@ cdef bint _gather_page(
 
 
 cdef bint _page_numbers(
-    TreeReader* reader, TreeNode* root, char letter, int64_t width, int64_t count,
-    const PickDictionary* dictionary, uint8_t* out,
+    TreeReader* reader, TreeNode* root, const ValueForm* form, int64_t count, uint8_t* out
 ) noexcept nogil:
+    cdef const PickDictionary* dictionary = &form.dictionary
     if root.encoding != TREE_DICTIONARY and root.encoding != TREE_GLOBAL_DICTIONARY:
-        return _decode_node(reader, root, letter, width, count, out)
-    return dictionary.size >= dictionary.entries * width and _gather_page(
-        reader, root, count, dictionary.entries, dictionary.values, width, out
+        return _decode_node(reader, root, form.letter, form.width, count, out)
+    return dictionary.size >= dictionary.entries * form.width and _gather_page(
+        reader, root, count, dictionary.entries, dictionary.values, form.width, out
     )
 
 
@@ -237,28 +237,28 @@ cdef bint _write_ends(
 
 
 cdef bint _decode_page(
-    const uint8_t* page, int64_t size, int64_t count, bint verify, uint32_t place, char letter,
-    int64_t width, const PickDictionary* dictionary, TreeReader* reader, PickedStrings* strings,
-    uint8_t* out,
+    const Page* page, bint verify, const ValueForm* form, TreeReader* reader,
+    PickedStrings* strings, uint8_t* out,
 ) noexcept nogil:
     cdef TreeNode root
     cdef uint8_t* unzipped = NULL
+    cdef bint is_text = form.letter == c's'
     cdef bint fine = (
-        _open_page(page, size, count, verify, place, reader, &root, &unzipped)
+        _open_page(page, verify, reader, &root, &unzipped)
         and root.flags == 0
-        and count * (8 if letter == c's' else width) <= reader.output_bytes_max
+        and page.slots * (8 if is_text else form.width) <= reader.output_bytes_max
     )
-    if fine and letter == c's':
-        fine = _append_page(reader, &root, count, width, dictionary, strings, out)
+    if fine and is_text:
+        fine = _append_page(reader, &root, form, page.slots, strings, out)
     elif fine:
-        fine = _page_numbers(reader, &root, letter, width, count, dictionary, out)
+        fine = _page_numbers(reader, &root, form, page.slots, out)
     free(unzipped)
     return fine
 
 
 cdef bint _append_page(
-    TreeReader* reader, TreeNode* root, int64_t count, int64_t width,
-    const PickDictionary* dictionary, PickedStrings* strings, uint8_t* out,
+    TreeReader* reader, TreeNode* root, const ValueForm* form, int64_t count,
+    PickedStrings* strings, uint8_t* out,
 ) noexcept nogil:
     cdef TreeStrings found
     cdef int64_t before = strings.size
@@ -267,30 +267,28 @@ cdef bint _append_page(
     found.offsets, found.data, found.total = <int64_t*>strings.offsets, NULL, 0
     found.offsets[0] = 0
     return _append_strings(
-        reader, root, count, dictionary, strings, &found
-    ) and _write_ends(&found, count, before, width, out)
+        reader, root, count, &form.dictionary, strings, &found
+    ) and _write_ends(&found, count, before, form.width, out)
 
 
 def decode_pages(
-    list pages, const int64_t[::1] counts, char letter, int64_t width, dictionary, offsets,
-    bint verify, decode, unzip, out, page_offsets, uint64_t place_key, text=None,
+    list pages, counts, page_offsets, PageForm form not None, PageReader how not None, out,
+    text=None,
 ):
     """All slots of some pages, end to end."""
+    cdef PageList given = PageList(pages, counts, page_offsets)
     cdef cnp.ndarray target = _output(out)
     cdef cnp.ndarray room = None
-    cdef Py_ssize_t count = len(pages), i
-    cdef Buffers views = Buffers(pages)
-    cdef KnownEntries known
     cdef PickedStrings strings
-    cdef TreeReader reader
     cdef list raised = []
+    cdef TreeReader reader = how.start(raised)
     cdef uint8_t* to = _bytes_out(target)
-    cdef int64_t total = 0
+    cdef char letter = form.form.letter
+    cdef int64_t width = form.form.width
     cdef bint fine = True
     cdef Memory found = None
-    cdef const int64_t[::1] found_at = page_offsets
-    _same_length(found_at.shape[0], count, "page_offsets")
-    _same_length(counts.shape[0], count, "counts")
+    cdef Page page
+    cdef Py_ssize_t i
     if not (4 if letter == c's' else 1) <= width <= 2**31 - 1:
         raise ValueError(f"values of {width} bytes")
     if letter == c's' and width not in (4, 8):
@@ -299,35 +297,23 @@ def decode_pages(
         raise ValueError(f"whole numbers of {width} bytes")
     if <uintptr_t>to % min(width & -width, 8):
         raise ValueError(f"out is not aligned for values of {width} bytes")
-    for i in range(count):
-        if not 0 <= counts[i] <= <int64_t>0xFFFFFFFF:
-            raise ValueError(f"page {i} of {counts[i]} slots")
-        total += counts[i]
-    _same_length(target.nbytes, width * (total + (letter == c's')), "bytes of out")
-    known = KnownEntries(dictionary, offsets, letter, width)
+    _same_length(target.nbytes, width * (given.slots + (letter == c's')), "bytes of out")
     memset(&strings, 0, sizeof(strings))
     if text is not None:
         room = _output(text)
         strings.out, strings.room, strings.is_lent = _bytes_out(room), room.nbytes, True
-    reader.decode, reader.unzip, reader.raised = <void*>decode, <void*>unzip, <void*>raised
     try:
         with nogil:
             if letter == c's':
                 memset(to, 0, width)
                 to += width
-            for i in range(count):
-                if not _decode_page(
-                    <const uint8_t*>views.views[i].buf, views.views[i].len, counts[i], verify,
-                    _place(place_key, found_at[i]), letter, width, &known.entries, &reader,
-                    &strings, to,
-                ):
+            for i in range(given.count):
+                page = given.at(i, how.place_key)
+                if not _decode_page(&page, how.verify, &form.form, &reader, &strings, to):
                     fine = False
                     break
-                to += width * counts[i]
-        for error in raised:
-            if not isinstance(error, Exception):
-                # Frames of the traceback may hold views of memory that is gone.
-                raise error.with_traceback(None)
+                to += width * page.slots
+        _raise_interrupt(raised)
         if not fine:
             return None
         if strings.is_lent:

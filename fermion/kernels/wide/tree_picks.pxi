@@ -9,6 +9,7 @@ cdef bint _pick_decimals(
     cdef uint32_t exceptions, slot
     cdef Py_ssize_t at = 0
     cdef uint8_t* integers = out
+    cdef TreeNode whole
     cdef bint fine
     if node.children != 1 or size < 8 or node.start[0] > TREE_EXPONENT_MAX:
         return False
@@ -23,9 +24,8 @@ cdef bint _pick_decimals(
         integers = <uint8_t*>malloc(8 * picks)
         if integers is NULL:
             return False
-    fine = _pick_numbers(
-        reader, node.start + child, node.stop, node.depth + 1, c'i', 8, count, slots, picks,
-        integers,
+    fine = _open_child(node, node.start + child, &whole) and _pick_node(
+        reader, &whole, c'i', 8, count, slots, picks, integers
     )
     if fine and width == 4:
         _divide(integers, picks, POWERS_OF_TEN[node.start[0]], <float*>out)
@@ -84,9 +84,9 @@ cdef uint32_t* _pick_local_codes(
     memcpy(entries, node.start, 4)
     if entries[0] > count:
         return NULL
-    if not _open_node(node.start + 8, node.stop, node.depth + 1, &child) or child.flags:
+    if not _open_child(node, node.start + 8, &child):
         return NULL
-    if not _open_node(child.stop, node.stop, node.depth + 1, rest) or rest.flags:
+    if not _open_child(node, child.stop, rest):
         return NULL
     return _pick_child_codes(
         reader, &child, node.start[4], count, slots, picks, entries[0]

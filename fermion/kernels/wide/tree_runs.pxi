@@ -18,8 +18,7 @@ cdef bint _open_delta(
     at = (8 + width * ((count + BLOCK_VALUES - 1) // BLOCK_VALUES) + 7) & ~<int64_t>7
     return (
         at <= size
-        and _open_node(node.start + at, node.stop, node.depth + 1, child)
-        and child.flags == 0
+        and _open_child(node, node.start + at, child)
     )
 
 
@@ -297,8 +296,7 @@ cdef bint _open_runs(
         _open_node(node.start + 8, node.stop, node.depth + 1, &lengths)
         and _decode_lengths(reader, node.start + 8, node, node.start[4], runs[0], &offsets)
         and offsets.total == count
-        and _open_node(lengths.stop, node.stop, node.depth + 1, &rest)
-        and rest.flags == 0
+        and _open_child(node, lengths.stop, &rest)
         and _decode_node(reader, &rest, letter, width, runs[0], values[0])
     )
 

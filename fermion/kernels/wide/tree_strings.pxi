@@ -180,8 +180,7 @@ cdef bint _decode_dictionary_strings(
     values.offsets = <int64_t*>malloc(8 * (<int64_t>entries + 1))
     if (
         values.offsets is not NULL
-        and _open_node(rest, node.stop, node.depth + 1, &child)
-        and child.flags == 0
+        and _open_child(node, rest, &child)
         and _decode_strings(reader, &child, entries, &values)
     ):
         for i in range(count):

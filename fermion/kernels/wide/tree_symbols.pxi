@@ -50,8 +50,7 @@ cdef bint _open_symbols(TreeNode* root, int64_t count, Symbols* symbols) noexcep
     symbols.codes, symbols.codes_size = root.start + at, _code_end(symbols, symbols.blocks - 1)
     at = (at + symbols.codes_size + 7) & ~<int64_t>7
     return at <= size and (
-        _open_node(root.start + at, root.stop, root.depth + 1, &symbols.lengths)
-        and symbols.lengths.flags == 0
+        _open_child(root, root.start + at, &symbols.lengths)
     )
 
 

@@ -71,6 +71,13 @@ cdef inline bint _open_node(
     return True
 
 
+cdef inline bint _open_child(
+    const TreeNode* parent, const uint8_t* at, TreeNode* child
+) noexcept nogil:
+    """A node within another one, which has no null slots left out."""
+    return _open_node(at, parent.stop, parent.depth + 1, child) and child.flags == 0
+
+
 cdef bint _ask_numbers(
     TreeReader* reader, TreeNode* node, char letter, int64_t width, int64_t count, uint8_t* out
 ) noexcept with gil:
@@ -175,7 +182,7 @@ cdef uint32_t* _decode_codes(
     width = node.start[4]
     if width not in (1, 2, 4) or entries[0] > count:
         return NULL
-    if not _open_node(node.start + 8, node.stop, node.depth + 1, &child) or child.flags:
+    if not _open_child(node, node.start + 8, &child):
         return NULL
     rest[0] = child.stop
     codes = <uint32_t*>malloc(4 * count + 8)
@@ -235,7 +242,7 @@ cdef bint _decode_narrow(
     cdef Py_ssize_t block = 0
     if (width != 16 and width != 32) or node.children != 1:
         return False
-    if not _open_node(node.start, node.stop, node.depth + 1, &child) or child.flags:
+    if not _open_child(node, node.start, &child):
         return False
     size = child.stop - child.start
     if child.encoding == TREE_FOR_BITPACK and _is_bitpacked(child.start, size, 8, count):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import kernels
 from fermion.encodings.decoding import decode_numbers
-from fermion.io.compression import decompress
+from fermion.io.compression import decompress_padded
 from tests.kit.paged_columns import written
 
 WIDTHS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
@@ -44,17 +44,10 @@ def matches(values: pa.Array, encoding: str, letter: str, width: int, wanted: ob
     assert kernels.match_pages(
         pages,
         counts,
-        ord(letter),
-        width,
-        np.zeros(2, np.int64),
-        np.zeros(0, np.uint8),
-        False,
-        decode_numbers,
-        lambda frame, size: decompress(frame, size, padded=True),
-        out,
         np.zeros(len(pages), np.int64),
-        0,
-        wanted,
+        kernels.PageTest(ord(letter), width, np.zeros(2, np.int64), np.zeros(0, np.uint8), wanted),
+        kernels.PageReader(decode_numbers, decompress_padded, False, 0),
+        out,
     )
     assert set(out.tolist()) <= {0, 1}
     return out.view(bool).tolist()

@@ -315,14 +315,13 @@ def test_arguments_that_do_not_fit_together_are_refused(changed, said):
         kernels.match_pages(
             [bytes(40)],
             np.array(given_["counts"], np.int64),
-            ord(given_["letter"]),
-            given_["width"],
-            np.array(given_["bounds"], np.int64),
-            np.zeros(0, np.uint8),
-            True,
-            None,
-            None,
-            given_["out"],
             np.array(given_["page_offsets"], np.int64),
-            0,
+            kernels.PageTest(
+                ord(given_["letter"]),
+                given_["width"],
+                np.array(given_["bounds"], np.int64),
+                np.zeros(0, np.uint8),
+            ),
+            kernels.PageReader(None, None, True, 0),
+            given_["out"],
         )

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.columns.ranges import RowRanges
+from fermion.reading import chunk_pages, one_page
 from fermion.reading import column as columns_read
-from fermion.reading import one_page
 from fermion.reading.many_pages import PickedRead
 from fermion.reading.one_page import OnePageRead
 from tests.equality import assert_logically_equal
@@ -107,7 +107,7 @@ def test_these_encodings_are_read_by_the_kernels_alone(encoding, nulls, level, m
     rows = RowRanges.from_bounds([1, 70, 599], [5, 71, 600])
     monkeypatch.setattr("fermion.reading.column.read_columns", None)
     if encoding != "byte_stream_split":  # whose bytes are compressed
-        monkeypatch.setattr(one_page, "decode_numbers", None)
+        monkeypatch.setattr(chunk_pages, "decode_numbers", None)
     found = some(data, rows)
     found.validate(full=True)
     expected = picked(table, rows)
@@ -186,22 +186,14 @@ def test_slots_that_cannot_be_are_refused(picks, said):
 
 def pick_of_one_page(picks: np.ndarray) -> object:
     """Slots of a column of ten, whose page is none."""
-    places = np.array([[0, 0, 40]])
-    one = np.array([1], np.uint8)
     return kernels.pick_flat(
         [bytes(40)],
-        places,
-        places,
-        b"i",
-        np.array([8]),
-        one,
+        np.array([[0, 0, 40]] * 2),
+        np.zeros(2, np.int64),
+        np.array([[ord("i"), 8, 1]]),
         10,
         picks,
-        True,
-        None,
-        None,
-        np.zeros((1, 2), np.int64),
-        0,
+        kernels.PageReader(None, None, True, 0),
     )
 
 

@@ -160,14 +160,10 @@ def test_arguments_that_do_not_fit_together_are_refused(changed, said):
         kernels.pick_pages(
             [bytes(40)],
             numbers["counts"],
+            np.zeros(1, np.int64),
             numbers["slots"],
             numbers["cuts"],
-            ord("i"),
-            given_["width"],
-            b"1234",
-            numbers["offsets"],
-            True,
-            None,
-            None,
+            kernels.PageForm(ord("i"), given_["width"], b"1234", numbers["offsets"]),
+            kernels.PageReader(None, None, True, 0),
             given_["out"],
         )

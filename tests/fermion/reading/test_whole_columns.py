@@ -173,14 +173,8 @@ def test_arguments_that_do_not_fit_together_are_refused(changed, said):
         kernels.decode_pages(
             [bytes(40)],
             numbers["counts"],
-            ord(given_["letter"]),
-            given_["width"],
-            b"1234",
-            numbers["offsets"],
-            True,
-            None,
-            None,
-            given_["out"],
             numbers["page_offsets"],
-            0,
+            kernels.PageForm(ord(given_["letter"]), given_["width"], b"1234", numbers["offsets"]),
+            kernels.PageReader(None, None, True, 0),
+            given_["out"],
         )
