@@ -33,13 +33,25 @@ class Jvm:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
+        self._installed = spark
         self.context = spark.sparkContext
         gateway = self.context._gateway
         assert gateway is not None
         self._gateway: Any = gateway
         self.row_level_refusal: str | None = None
         """Why statements that change rows do not work with this Spark; None: they do."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that calls: the one given, or one that has its catalogs from it.
+
+        None of the others is kept, as Spark makes one each time that a stream begins.
+        """
+        active: Any = self.static("classic.SparkSession", "active")()
+        installed = self._installed
+        if active.equals(installed._jsparkSession):
+            return installed
+        return SparkSession(self.context, active)
 
     @functools.cache  # noqa: B019 - lives as long as the session
     def type(self, name: str) -> Any:

@@ -42,7 +42,7 @@ def configure(
         Warehouses by the catalog's name: paths, or mappings with the arguments ``warehouse``,
         ``storage_options`` and ``access`` of `install_catalog`. No setting of Spark can name a
         catalog written in Python, so ``getOrCreate()`` of this builder installs them in the session
-        that it returns, once. Sessions that ``spark.newSession()`` makes do not have them.
+        that it returns, once.
 
     Returns
     -------

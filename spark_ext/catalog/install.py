@@ -17,6 +17,7 @@ from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion_table import StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm
+from spark_ext.catalog.sessions import catalogs_of, pass_catalogs_on
 from spark_ext.catalog.takeover import check_takeover
 from spark_ext.catalog.warehouse import Warehouse
 from spark_ext.datasource.source import register
@@ -41,7 +42,8 @@ def install_catalog(
     Columns, filters, limits and aggregates are pushed down automatically.
     ``VERSION AS OF`` and ``TIMESTAMP AS OF`` read older snapshots. CREATE TABLE (AS SELECT),
     INSERT, INSERT OVERWRITE, UPDATE, DELETE, MERGE and ALTER TABLE change tables. Namespaces are
-    directories.
+    directories. Sessions that come from this one, by ``spark.newSession()`` or in ``foreachBatch``,
+    have its catalogs.
 
     Experimental: it plans through interfaces of Spark that are not public for Python. The JVM calls
     this process, on the loopback interface and with a secret that only the two know. A trial query
@@ -94,7 +96,8 @@ def install_catalog(
             f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
             + INSTEAD
         ) from error
-    _put(spark, name, Warehouse(jvm, name, root, storage_options, access))
+    catalogs_of(spark).put(name, Warehouse(jvm, name, root, storage_options, access))
+    pass_catalogs_on()
 
 
 def _listen(gateway: Any) -> None:
@@ -112,21 +115,6 @@ def _listen(gateway: Any) -> None:
     field.set(client, secret)
 
 
-def _put(spark: SparkSession, name: str, catalog: Warehouse) -> None:
-    _catalogs(spark).put(name, catalog)
-
-
-def _catalogs(spark: SparkSession) -> Any:
-    """The map from names to catalogs that a session keeps.
-
-    A setting could only name a class of the JVM.
-    """
-    manager = spark._jsparkSession.sessionState().catalogManager()
-    field = manager.getClass().getDeclaredField("catalogs")
-    field.setAccessible(True)
-    return field.get(manager)
-
-
 def _try_out(spark: SparkSession, jvm: Jvm) -> None:
     """Run queries with known results that need all interfaces of planning.
 
@@ -139,14 +127,14 @@ def _try_out(spark: SparkSession, jvm: Jvm) -> None:
     with tempfile.TemporaryDirectory() as directory:
         table = Table.create(f"{directory}/t", pa.schema([("a", pa.int64()), ("b", pa.string())]))
         table.append({"a": [1, 2, 3], "b": ["x", "y", "z"]})
-        _put(spark, name, Warehouse(jvm, name, directory, None))
+        catalogs_of(spark).put(name, Warehouse(jvm, name, directory, None))
         try:
             rows = spark.sql(f"SELECT b FROM {name}.t WHERE a >= 2 ORDER BY a").collect()
             count = spark.sql(f"SELECT count(*) FROM {name}.t").collect()[0][0]
             old = spark.sql(f"SELECT * FROM {name}.t VERSION AS OF 0").collect()
             jvm.row_level_refusal = _row_level_refusal(spark, jvm, name, table)
         finally:
-            _catalogs(spark).remove(name)
+            catalogs_of(spark).remove(name)
     if ([row[0] for row in rows], count, old) != (["y", "z"], 3, []):
         raise RuntimeError(f"the trial query returned {rows}, {count} and {old}")
 
