@@ -30,7 +30,13 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.operations.computed_columns import FinishedColumns
     from fermion_table.operations.found_rows import FoundRows
     from fermion_table.operations.merge import MergeBuilder
-    from fermion_table.operations.merge_clauses import SOURCE, TARGET, Clause, MergeDescription
+    from fermion_table.operations.merge_clauses import (
+        SOURCE,
+        TARGET,
+        Clause,
+        MergeClauses,
+        MergeDescription,
+    )
     from fermion_table.operations.merge_matching import MergeCounts
     from fermion_table.operations.merge_source import check_on
     from fermion_table.operations.row_changes import check_overwrite
@@ -79,6 +85,7 @@ __getattr__ = load_when_asked_for(
         "KeyWriter": "writing.key_writer",
         "MAIN": "storage.paths",
         "MergeBuilder": "operations.merge",
+        "MergeClauses": "operations.merge_clauses",
         "MergeCounts": "operations.merge_matching",
         "MergeDescription": "operations.merge_clauses",
         "OwnedFiles": "storage.owned_files",
@@ -140,6 +147,7 @@ __all__ = [
     "HistoryLog",
     "KeyWriter",
     "MergeBuilder",
+    "MergeClauses",
     "MergeCounts",
     "MergeDescription",
     "OwnedFiles",

@@ -8,7 +8,7 @@ million rows or as many as the source has, and the numbers of the rows that chan
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from fermion_table.operations.merge_by_key import by_key_concerns, check_by_key,
 from fermion_table.operations.merge_clauses import (
     TARGET,
     Clause,
+    MergeClauses,
     MergeDescription,
     MergeSides,
     below,
@@ -38,7 +39,6 @@ from fermion_table.operations.merge_matching import (
     Evaluation,
     MergeCounts,
     Taken,
-    bind_clauses,
     bind_merge,
     unread_columns,
 )
@@ -57,10 +57,8 @@ class Merge:
     ----------
     source
         The rows to merge.
-    on
-        Columns of the source by those of the table that they are compared with.
     clauses
-        What happens to which rows: the first one that takes a row decides.
+        What happens to which rows.
     publisher
         Of the branch, if columns that only the source has are added to the table; else None.
 
@@ -76,13 +74,11 @@ class Merge:
     def __init__(
         self,
         source: MergeSource,
-        on: Mapping[str, str],
-        clauses: Sequence[Clause],
+        clauses: MergeClauses,
         publisher: Publisher | None = None,
     ) -> None:
         self.source = source
-        self.on = dict(on)
-        self.clauses = tuple(clauses)
+        self.clauses = clauses
         self.publisher = publisher
         self.counts: MergeCounts | Callable[[], MergeCounts] = MergeCounts()
         self._bound: BoundMerge | None = None
@@ -108,12 +104,11 @@ class Merge:
 
     def describe(self) -> str:
         """What is merged how."""
-        actions = dict.fromkeys(clause.action for clause in self.clauses)
-        return f"merge on {', '.join(self.on)}: {', '.join(actions)}"
+        return self.clauses.describe()
 
     def _bound_to(self, draft: Draft) -> BoundMerge:
         if self._bound is None or self._bound.sides.schema != draft.schema:
-            bound = bind_merge(self.clauses, self.source.rows(), self.on, draft.schema)
+            bound = bind_merge(self.clauses, self.source.rows(), draft.schema)
             if draft.key is not None:
                 for clause in bound.clauses:
                     check_by_key(clause, draft.key)
@@ -124,8 +119,8 @@ class Merge:
         """Add to the table what clauses that take every column would leave of the source."""
         if self.publisher is None:
             return
-        sides = MergeSides(draft.schema, self.source.schema, self.on)
-        unread = unread_columns(bind_clauses(self.clauses, sides), sides)
+        sides = MergeSides(draft.schema, self.source.schema, self.clauses)
+        unread = unread_columns(sides.bound_clauses(), sides)
         if unread:
             added = pa.schema([self.source.schema.field(name) for name in unread])
             changes = merge_columns(draft.schema, added)
@@ -347,7 +342,7 @@ class MergeBuilder(MergeDescription):
         super().__init__(check_on(on, schema))
         self._key = primary_key_of(schema)
         self._source = MergeSource(source, self._on, schema)
-        self._sides = MergeSides(schema, self._source.schema, self._on)
+        self._sides = MergeSides(schema, self._source.schema, self._clauses)
         self._run = run
         self._publisher = publisher
 
@@ -364,8 +359,7 @@ class MergeBuilder(MergeDescription):
             no clause reads, where a clause takes all; or a column that is NOT NULL has no value.
         CommitConflict, CommitStateUnknown
         """
-        clauses = list(self._begun())
-        return self._run(Merge(self._source, self._on, clauses, self._publisher))
+        return self._run(Merge(self._source, self._begun(), self._publisher))
 
     def _check(self, clause: Clause) -> None:
         bound = bind_clause(clause, self._sides)

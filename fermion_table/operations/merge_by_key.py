@@ -81,7 +81,7 @@ def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[
         Rows of the source have one key, and are to change the same row of the table.
     """
     with draft.writer() as writer:
-        if is_upsert(merge, key):
+        if merge.sides.merge.is_upsert(key):
             before = _key_scan(draft, key, merge)
             sequences = _upsert(merge, key, writer)
             counted = partial(_counted, before, merge, key, sequences)
@@ -101,22 +101,7 @@ def _key_scan(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Scan:
 
 def by_key_concerns(entry: Entry, draft: Draft, key: PrimaryKey, merge: BoundMerge) -> bool:
     """Whether a file that another commit added would have made a difference."""
-    return not is_upsert(merge, key) and keys_may_match(entry, draft, key, merge.chosen)
-
-
-def is_upsert(merge: BoundMerge, key: PrimaryKey) -> bool:
-    """Whether every row of the source takes the place of the one of its key, or is new."""
-    taken = {
-        (clause.clause.case, clause.clause.action)
-        for clause in merge.clauses
-        if clause.clause.takes_all and clause.condition is None
-    }
-    return (
-        key.engine.replaces
-        and set(merge.sides.on) == set(key.names)
-        and len(merge.clauses) == 2
-        and taken == {("matched", "update"), ("not_matched", "insert")}
-    )
+    return not merge.sides.merge.is_upsert(key) and keys_may_match(entry, draft, key, merge.chosen)
 
 
 def _upsert(merge: BoundMerge, key: PrimaryKey, writer: TableWriter) -> pa.RecordBatch | None:

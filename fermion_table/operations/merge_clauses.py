@@ -7,7 +7,7 @@ Conditions and expressions see a row of the target and a row of the source as tw
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -27,6 +27,7 @@ from fermion.predicate import (
     resolve_path,
 )
 from fermion_table.errors import SchemaMismatch
+from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.operations.assignments import Assignment, evaluated
 from fermion_table.planning.filters import selected
 from fermion_table.schema.conversion import convert_batch, empty_columns, plan_writing
@@ -80,6 +81,111 @@ class Clause:
 
 
 @dataclass(frozen=True, slots=True)
+class MergeClauses:
+    """What a merge does to which rows, whoever carries it out.
+
+    Attributes
+    ----------
+    on
+        Columns of the source by those of the table that they are compared with.
+    clauses
+        Of those of a row's case the first one whose condition holds decides what happens to it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A clause is behind one of the same case that takes every row.
+    """
+
+    on: Mapping[str, str]
+    clauses: tuple[Clause, ...] = ()
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        closed: dict[Case, Clause] = {}
+        for clause in self.clauses:
+            before = closed.get(clause.case)
+            if before is not None:
+                raise InvalidArgumentError(
+                    f"{clause.method}: the {before.method} before it has no condition and takes "
+                    "every row; give that one a condition, or put it last"
+                )
+            if clause.condition is None:
+                closed[clause.case] = clause
+
+    def describe(self) -> str:
+        """What is merged how, for the history."""
+        actions = dict.fromkeys(clause.action for clause in self.clauses)
+        return f"merge on {', '.join(self.on)}: {', '.join(actions)}"
+
+    def is_upsert(self, key: PrimaryKey) -> bool:
+        """Whether every row of the source takes the place of the one of its key, or is new."""
+        taken = {
+            (clause.case, clause.action)
+            for clause in self.clauses
+            if clause.takes_all and clause.condition is None
+        }
+        return (
+            key.engine.replaces
+            and set(self.on) == set(key.names)
+            and len(self.clauses) == 2
+            and taken == {("matched", "update"), ("not_matched", "insert")}
+        )
+
+    def taken_by(
+        self, clause: Clause, schema: TableSchema, source: Container[str]
+    ) -> dict[str, str]:
+        """The columns of the source that a clause takes as they are, by those of the table.
+
+        None where it names the columns that it sets. Of those that the source lacks an insert
+        leaves defaults.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError
+            The values are no mapping, or nothing is set.
+        ColumnNotFoundError
+            The table lacks a column that is set.
+        SchemaMismatch
+            The source lacks a column that an update sets.
+        """
+        if clause.values is not None:
+            parameter = "values" if clause.action == "insert" else "set"
+            mapping(clause.values, parameter)
+            if not clause.values:
+                raise InvalidArgumentError(
+                    f"merge: {clause.method}: {parameter}: expected a column to set"
+                )
+            for name in clause.values:
+                schema.find((name,), where=f"merge: {clause.method}")
+        if not clause.takes_all:
+            return {}
+        columns = {name: self.on.get(name, name) for name in schema.names}
+        missing = [column for column in columns.values() if column not in source]
+        if missing and clause.action == "update":
+            raise SchemaMismatch(
+                f"merge: {clause.method}: set=None sets every column, but the source has no "
+                f"column {missing[0]!r}: name the columns that change in set="
+            )
+        return {name: column for name, column in columns.items() if column in source}
+
+    def refuse_unread(self, unread: Sequence[str], hint: str) -> None:
+        """Refuse columns of the source that nothing reads though a clause takes all.
+
+        Raises
+        ------
+        SchemaMismatch
+        """
+        takers = [clause.method for clause in self.clauses if clause.takes_all]
+        if takers and unread:
+            raise SchemaMismatch(
+                f"merge: {takers[0]} takes every column of the source, but the table has no "
+                f"column {', '.join(map(repr, unread))}, and no clause reads it: {hint}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class MergeSides:
     """What is merged: the schemas of both sides, and how their rows find each other.
 
@@ -89,22 +195,27 @@ class MergeSides:
         Of the table.
     source
         Of the source; names are unique.
-    on
-        Columns of the source by those of the table that they are compared with.
+    merge
+        Says which columns they find each other by.
     """
 
     schema: TableSchema
     source: pa.Schema
-    on: Mapping[str, str]
+    merge: MergeClauses
 
-    def source_name(self, name: str) -> str:
-        """The column of the source that belongs to one of the table, there or not."""
-        return self.on.get(name, name)
+    @property
+    def on(self) -> Mapping[str, str]:
+        """Columns of the source by those of the table that they are compared with."""
+        return self.merge.on
 
     def seen_by(self, case: Case) -> pa.Schema:
         """What conditions and expressions see."""
         types = {TARGET: self.schema.to_arrow(field_ids=False), SOURCE: self.source}
         return pa.schema([(side, pa.struct(list(types[side]))) for side in SIDES[case]])
+
+    def bound_clauses(self) -> tuple[BoundClause, ...]:
+        """The clauses with the columns found that they name; raises as `bind_clause`."""
+        return tuple(bind_clause(clause, self) for clause in self.merge.clauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,31 +320,11 @@ def bind_clause(clause: Clause, sides: MergeSides) -> BoundClause:
         asked = frozenset(_condition_columns(condition, seen))
     values: dict[str, Assignment] = {}
     if clause.action != "delete":
-        given = _all_values(clause, sides) if clause.values is None else clause.values
-        values = _checked_values(given, clause, sides, with_names)
+        values = _bound_values(clause, sides, with_names)
     read = frozenset(path for value in values.values() for path in _value_columns(value, seen))
     bound = BoundClause(clause, sides, condition, values, asked, read)
     _try(bound, seen)
     return bound
-
-
-def check_reachable(clauses: Sequence[Clause]) -> None:
-    """Refuse a clause behind one of the same case that takes every row.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
-    closed: dict[Case, Clause] = {}
-    for clause in clauses:
-        before = closed.get(clause.case)
-        if before is not None:
-            raise InvalidArgumentError(
-                f"{clause.method}: the {before.method} before it has no condition and takes every "
-                "row; give that one a condition, or put it last"
-            )
-        if clause.condition is None:
-            closed[clause.case] = clause
 
 
 def fields_of(schema: TableSchema, paths: Iterable[Path]) -> tuple[Field, ...]:
@@ -299,35 +390,12 @@ class _NamedColumns:
             raise ColumnNotFoundError(f"{error.args[0]}; columns are named {sides} here") from None
 
 
-def _all_values(clause: Clause, sides: MergeSides) -> dict[str, Assignment]:
-    """Every column set to that of its name in the source.
-
-    Columns that the source lacks are an error of an update, and left to defaults by an insert.
-    """
+def _bound_values(clause: Clause, sides: MergeSides, named: _NamedColumns) -> dict[str, Assignment]:
+    """What columns are set to, with the columns found that it is made of."""
+    taken = sides.merge.taken_by(clause, sides.schema, frozenset(sides.source.names))
     values: dict[str, Assignment] = {}
-    names = set(sides.source.names)
-    for name in sides.schema.names:
-        found = sides.source_name(name)
-        if found in names:
-            values[name] = Column((SOURCE, found))
-        elif clause.action == "update":
-            raise SchemaMismatch(
-                f"merge: {clause.method}: set=None sets every column, but the source has no "
-                f"column {found!r}: name the columns that change in set="
-            )
-    return values
-
-
-def _checked_values(
-    given: Mapping[str, Assignment], clause: Clause, sides: MergeSides, named: _NamedColumns
-) -> dict[str, Assignment]:
-    parameter = "values" if clause.action == "insert" else "set"
-    mapping(given, parameter)
-    if not given:
-        raise InvalidArgumentError(f"merge: {clause.method}: {parameter}: expected a column to set")
-    values: dict[str, Assignment] = {}
-    for name, value in given.items():
-        sides.schema.find((name,), where=f"merge: {clause.method}")
+    values |= {name: Column((SOURCE, column)) for name, column in taken.items()}
+    for name, value in (clause.values or {}).items():
         if isinstance(value, str) and value.startswith((f"{TARGET}.", f"{SOURCE}.")):
             value = Column((value,))
         if isinstance(value, Column):
@@ -396,7 +464,7 @@ class MergeDescription(ABC):
 
     def __init__(self, on: Mapping[str, str]) -> None:
         self._on = on
-        self._clauses: list[Clause] = []
+        self._clauses = MergeClauses(on)
         self._is_executed = False
 
     def when_matched_update(
@@ -481,14 +549,17 @@ class MergeDescription(ABC):
         return self._add("not_matched_by_source", "delete", condition)
 
     def __repr__(self) -> str:
-        clauses = names_text([each.method for each in self._clauses], "clauses") or "no clauses yet"
+        clauses = (
+            names_text([each.method for each in self._clauses.clauses], "clauses")
+            or "no clauses yet"
+        )
         return f"<{type(self).__name__} on {names_text(list(self._on), 'columns')}: {clauses}>"
 
     @abstractmethod
     def _check(self, clause: Clause) -> None:
         """Check a clause against the table and the source."""
 
-    def _begun(self) -> Sequence[Clause]:
+    def _begun(self) -> MergeClauses:
         """The clauses, which are executed now.
 
         Raises
@@ -496,7 +567,7 @@ class MergeDescription(ABC):
         InvalidArgumentError
             There are none, or they were executed before.
         """
-        if not self._clauses:
+        if not self._clauses.clauses:
             raise InvalidArgumentError(
                 "merge: nothing to do: add a clause, such as when_matched_update()"
             )
@@ -513,7 +584,7 @@ class MergeDescription(ABC):
         values: Mapping[str, Assignment] | None = None,
     ) -> Self:
         clause = Clause(case, action, condition, values)
-        check_reachable([*self._clauses, clause])
+        clauses = MergeClauses(self._on, (*self._clauses.clauses, clause))
         self._check(clause)
-        self._clauses.append(clause)
+        self._clauses = clauses
         return self

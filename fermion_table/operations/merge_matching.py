@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,17 +12,14 @@ import pyarrow as pa
 from fermion.engine import joined_batches, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Expression, parse_filter, rename_columns
-from fermion_table.errors import SchemaMismatch
 from fermion_table.operations.merge_clauses import (
     SOURCE,
     TARGET,
     BoundClause,
     Case,
-    Clause,
+    MergeClauses,
     MergeSides,
     below,
-    bind_clause,
-    check_reachable,
     joined,
 )
 from fermion_table.operations.merge_source import SourceKeys, key_filter, source_keys
@@ -271,33 +268,19 @@ def paired_pieces(
             held, held_rows = [], 0
 
 
-def bind_merge(
-    clauses: Sequence[Clause], source: pa.RecordBatch, on: Mapping[str, str], schema: TableSchema
-) -> BoundMerge:
+def bind_merge(merge: MergeClauses, source: pa.RecordBatch, schema: TableSchema) -> BoundMerge:
     """Find the columns that a merge names, and refuse what does not fit.
 
     Raises
     ------
     ColumnNotFoundError, SchemaMismatch, InvalidArgumentError
     """
-    sides = MergeSides(schema, source.schema, on)
-    bound = bind_clauses(clauses, sides)
-    unread = unread_columns(bound, sides)
-    if unread:
-        method = next(clause.method for clause in clauses if clause.takes_all)
-        raise SchemaMismatch(
-            f"merge: {method} takes every column of the source, but the table has no column "
-            f"{', '.join(map(repr, unread))}, and no clause reads it: drop it, name the columns "
-            "that are taken, or add it with schema_mode='merge'"
-        )
-    keys = SourceKeys(source_keys(source, on, schema))
+    sides = MergeSides(schema, source.schema, merge)
+    bound = sides.bound_clauses()
+    hint = "drop it, name the columns that are taken, or add it with schema_mode='merge'"
+    merge.refuse_unread(unread_columns(bound, sides), hint)
+    keys = SourceKeys(source_keys(source, merge.on, schema))
     return BoundMerge(sides, source, keys, bound, _chosen(bound, keys, sides))
-
-
-def bind_clauses(clauses: Sequence[Clause], sides: MergeSides) -> tuple[BoundClause, ...]:
-    """Find the columns that clauses name; raises as `bind_merge`."""
-    check_reachable(clauses)
-    return tuple(bind_clause(clause, sides) for clause in clauses)
 
 
 def unread_columns(clauses: Sequence[BoundClause], sides: MergeSides) -> list[str]:

@@ -25,7 +25,12 @@ from fermion_table.merge_engines.partial_update import PartialUpdate
 from fermion_table.metadata.column_file import ColumnFile, fields_by_file
 from fermion_table.metadata.manifest import Entry
 from fermion_table.operations.assignments import assigned
-from fermion_table.operations.merge_clauses import Clause, MergeSides, bind_clause
+from fermion_table.operations.merge_clauses import (
+    Clause,
+    MergeClauses,
+    MergeSides,
+    bind_clause,
+)
 from fermion_table.schema.changes import drop_columns
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.from_arrow import schema_from_arrow
@@ -115,7 +120,7 @@ def assign_half() -> None:
 
 
 def merge_all_columns() -> None:
-    sides = MergeSides(SCHEMA, BATCH.schema, {NAMES[0]: NAMES[0]})
+    sides = MergeSides(SCHEMA, BATCH.schema, MergeClauses({NAMES[0]: NAMES[0]}))
     clause = Clause(case="matched", action="update")
     assert len(bind_clause(clause, sides).values) == COLUMNS
 

@@ -14,7 +14,7 @@ import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import CommitConflict, SchemaMismatch, Table
 from spark_ext.jobs import merge as job
-from spark_ext.merging import run
+from spark_ext.merging import builder as run
 from tests.spark_ext.merging_rows import KEYED, PLAIN, content, make_target, source_rows
 
 pytestmark = pytest.mark.spark
