@@ -121,14 +121,14 @@ def commit_groups(
 
     Returns
     -------
-    The snapshot; None if every group was left out.
+    The snapshot; None if every group was left out, or had nothing to be rewritten.
 
     Raises
     ------
     InvalidArgumentError
         A message was committed before, or is there twice; nothing was published.
     """
-    listed = list(messages)
+    listed = [each for each in messages if each.removed]  # others found nothing to rewrite
     if not listed:
         return None
     new = [entry for message in listed for entry in message.written]

@@ -17,7 +17,7 @@ from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
 from fermion_table.compaction.tree_changelog import TreeChangelog, tree_changelog
-from fermion_table.merge_engines.key_groups import Unfoldable
+from fermion_table.merge_engines.key_groups import Unfoldable, is_retraction
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
@@ -98,23 +98,31 @@ class TreeTask(CompactionTask):
     def rewrite(self) -> CompactionMessage:
         """Merge the sections into new files.
 
-        Keys that can't be folded stay as they are, with a warning.
+        Keys that can't be folded stay as they are, with a warning; so do files that have nothing
+        else to be folded. Where that holds for all files, the message has none.
         """
         moved = tuple(msgspec.structs.replace(each, level=self.level) for each in self.upgraded)
         written: list[Entry] = []
+        kept: set[str] = set()
         unfoldable: list[Unfoldable] = []
         marking = Marking(self.older, self.reader, self.store)
         with OwnedFiles(self.store) as owned:
             writer = TreeWriter(owned, self.schema, self.key, settings=self.settings)
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
-                written += self._write(writer, sections, marking.find(files), unfoldable)
-            recorded, producer = self._recorded(owned)
+                older = marking.find(files)
+                if self._is_left_alone(sections, older, unfoldable):
+                    kept.update(file.entry.file for file in files)
+                else:
+                    written += self._write(writer, sections, older, unfoldable)
+            rewritten = tuple(each for each in self.group.entries if each.file not in kept)
+            is_idle = not rewritten and not self.upgraded
+            recorded, producer = ([], None) if is_idle else self._recorded(owned)
             marking.find(self.upgrades)
             hidden, marked = marking.entries(owned)
             message = CompactionMessage(
                 added=(*written, *moved, *marked, *recorded),
-                removed=(*self.group.entries, *self.upgraded, *hidden),
+                removed=(*rewritten, *self.upgraded, *hidden),
                 snapshot_id=self.snapshot_id,
                 producer=producer,
             )
@@ -143,6 +151,27 @@ class TreeTask(CompactionTask):
             return [], None
         own.release()
         return recorded, self.producer
+
+    def _is_left_alone(
+        self, sections: Sequence[Section], older: OlderRows, unfoldable: list[Unfoldable]
+    ) -> bool:
+        """Whether an earlier compaction has folded all that can be folded: no row would go."""
+        entries = [file.entry for section in sections for file in section.files]
+        if not self.drops or older.runs or not self.key.engine.has_functions:
+            return False
+        is_one_run = all(section.is_single_run for section in sections)
+        if not is_one_run or any(each.level != self.level or each.delete_rows for each in entries):
+            return False
+        found: list[Unfoldable] = []
+        rows = retractions = 0
+        for batch, _, kinds in self._batches(sections, older, found):
+            rows += batch.num_rows
+            retractions += 0 if kinds is None else int(is_retraction(kinds).sum())
+        is_same = rows == sum(each.rows for each in entries)
+        if not found or not is_same or retractions != sum(each.retractions for each in entries):
+            return False
+        unfoldable += found
+        return True
 
     def _write(
         self,

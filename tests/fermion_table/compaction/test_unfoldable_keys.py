@@ -71,6 +71,12 @@ def test_a_sum_that_overflows_keeps_no_other_key_from_being_read_and_compacted(
     (file,) = table.inspect.files().to_pylist()
     assert file["rows"] == 8 + 4 + 2
     check(table)
+    before, paths = table.snapshot, sorted(table_path.rglob("*"))
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match=r"the rows of 2 keys as they are.*'k': 3"):
+            result = table.compact(full=True)
+        assert (result.files_before, result.files_after, result.snapshots) == (0, 0, [])
+        assert (table.snapshot.id, sorted(table_path.rglob("*"))) == (before.id, paths)
     upsert(table, [(4, 1, "-U")])
     with pytest.warns(RuntimeWarning, match=r"the rows of 1 keys as they are.*'k': 3"):
         table.compact(full=True)
@@ -96,3 +102,45 @@ def test_a_retraction_that_can_not_be_folded_stays_one(table_path):
     assert values(table) == {1: 2, 2: 4}
     table.compact(full=True)
     assert values(table) == {1: 2, 2: 4}
+
+
+def test_a_full_compaction_leaves_files_alone_of_which_no_key_can_be_folded(table_path):
+    """Of several files of a run; a key that can be folded after all is, in its file."""
+    settings = {"merge_engine": "aggregation", "fields.v.aggregate_function": "sum"}
+    table = Table.create(
+        table_path, SCHEMA, primary_key="k", properties=settings, durability="fast"
+    )
+    upsert(table, [(k, MOST, "+I") for k in range(1000)])
+    upsert(table, [(k, 1, "+I") for k in range(0, 1000, 100)])
+    with pytest.warns(RuntimeWarning, match="the rows of 10 keys as they are"):
+        table.compact(full=True, target_size=1000)
+    files = {each["path"] for each in table.inspect.files().to_pylist()}
+    assert len(files) > 1
+    snapshot = table.snapshot
+    with pytest.warns(RuntimeWarning, match="the rows of 10 keys as they are"):
+        table.compact(full=True, target_size=1000)
+    assert table.snapshot.id == snapshot.id
+    upsert(table, [(0, 1, "-U")])
+    with pytest.warns(RuntimeWarning, match="the rows of 9 keys as they are"):
+        table.compact(full=True, target_size=1000)
+    assert table.snapshot.id == snapshot.id + 2
+    assert values(table, filter="k < 100") == dict.fromkeys(range(100), MOST)
+    assert {each["level"] for each in table.inspect.files().to_pylist()} == {5}
+    assert table.verify(data=True).ok
+
+
+@pytest.mark.parametrize("producer", ["lookup", "full_compaction"])
+def test_changes_are_recorded_after_a_compaction_that_found_nothing_to_do(table_path, producer):
+    table = make(table_path, changelog_producer=producer)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="the rows of 2 keys"):
+            table.compact(full=True)
+    start = table.snapshot.id
+    upsert(table, [(4, 1, "-U"), (3, 2, "-U"), (7, 1, "+I")])
+    table.compact(full=True)
+    assert values(table) == OTHERS | {3: MOST, 4: MOST, 7: 9}
+    upsert(table, [(8, 1, "+I")])
+    table.compact(full=True)
+    changes = table.scan_changes(start + 2, columns=["k", "v"]).to_arrow()
+    assert changes["k"].to_pylist() == [8, 8]
+    assert changes["v"].to_pylist() == [9, 10]
