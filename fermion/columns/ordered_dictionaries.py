@@ -111,12 +111,35 @@ def joined_order(known: pa.Array | None, dictionary: pa.Array) -> pa.Array | Non
     """
     if known is None:
         return _distinct(dictionary)
-    if dictionary is known or dictionary.equals(known):
+    if are_identical(dictionary, known):
         return known
     own = _distinct(dictionary)
     longer, shorter = (own, known) if len(own) > len(known) else (known, own)
     places = positions(longer, shorter)
     return longer if (places >= 0).all() and (np.diff(places) > 0).all() else None
+
+
+def are_identical(values: pa.Array, others: pa.Array) -> bool:
+    """Whether two arrays have the same values bit for bit; False, too, if bytes of nulls differ.
+
+    Arrow's ``equals`` takes 0.0 for -0.0.
+    """
+    if values is others:
+        return True
+    if not values.equals(others):
+        return False
+    return not _holds_floats(values.type) or _bytes_of(values).equals(_bytes_of(others))
+
+
+def _holds_floats(dtype: pa.DataType) -> bool:
+    storage = strip_wrappers(dtype)
+    if pat.is_floating(storage):
+        return True
+    return any(_holds_floats(storage.field(at).type) for at in range(storage.num_fields))
+
+
+def _bytes_of(values: pa.Array) -> pa.Buffer:
+    return pa.RecordBatch.from_arrays([values], [""]).serialize()
 
 
 def _distinct(values: pa.Array) -> pa.Array:
@@ -161,7 +184,7 @@ class OrderedDictionaries:
         """Note what a stripe has; stripes come in order."""
         for place, values in orders.items():
             own = self._runs.setdefault(place, [])
-            if not own or not (own[-1][1] is values or own[-1][1].equals(values)):
+            if not own or not are_identical(own[-1][1], values):
                 own.append((stripe, values))
 
     def restore(

@@ -18,7 +18,7 @@ import pyarrow.types as pat
 
 from fermion.columns import arrow_buffers, distinct, slots
 from fermion.columns.assemble import assemble
-from fermion.columns.ordered_dictionaries import Place, StripeOrders
+from fermion.columns.ordered_dictionaries import Place, StripeOrders, are_identical
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node, is_list_view
 from fermion.layout import CHUNK_SLOTS_MAX
@@ -55,7 +55,7 @@ class _Counted:
             return self.rows
         self.arrays.append(array)
         dictionary = array.dictionary[:limit]
-        if not any(dictionary.equals(each) for each in self.known):
+        if not any(are_identical(dictionary, each) for each in self.known):
             self.known.append(dictionary)
         count = sum(map(len, self.known))
         if count > limit and len(self.known) > 1:

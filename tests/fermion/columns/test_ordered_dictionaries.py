@@ -49,6 +49,52 @@ def same(found: pa.Array | pa.ChunkedArray, expected: pa.Array) -> None:
     assert found.indices.equals(expected.indices)
 
 
+@pytest.mark.parametrize("stripe_rows", [2, 100])
+@pytest.mark.parametrize("nests", [False, True])
+def test_dictionaries_that_differ_in_the_sign_of_zero_alone_stay_apart(
+    stripe_rows: int, nests: bool
+) -> None:
+    """Arrow says that they are equal; the file could not be read back."""
+
+    def batch(zero: float) -> pa.RecordBatch:
+        entries = pa.array([zero, 1.0])
+        if nests:
+            entries = pa.StructArray.from_arrays([entries], ["x"])
+        return pa.record_batch([ordered([0, 1], entries)], ["a"])
+
+    sink = io.BytesIO()
+    batches = [batch(zero) for zero in (0.0, -0.0, -0.0, 0.0)]
+    options = fermion.WriteOptions(stripe_rows=stripe_rows)
+    with fermion.Writer(sink, batches[0].schema, options=options) as writer:
+        for each in batches:
+            writer.write(each)
+    found = read(sink.getvalue())["a"]
+    values = [each for chunk in found.chunks for each in chunk.dictionary_decode().to_pylist()]
+    numbers = [each["x"] if nests else each for each in values]
+    zeros = [each for each in numbers if each == 0.0]
+    assert [bool(np.signbit(each)) for each in zeros] == [False, True, True, False]
+
+
+def test_dictionaries_that_differ_in_the_sign_of_zero_alone_count_as_two_values() -> None:
+    """Together they have one value more than int8 can number: that begins another stripe."""
+    entries = [np.arange(128, dtype=np.float64) for _ in range(2)]
+    entries[1][0] = -0.0
+    batches = [
+        pa.record_batch(
+            [pa.DictionaryArray.from_arrays(pa.array(range(128), pa.int8()), pa.array(each))],
+            ["a"],
+        )
+        for each in entries
+    ]
+    sink = io.BytesIO()
+    with fermion.Writer(sink, batches[0].schema) as writer:
+        for each in batches:
+            writer.write(each)
+    found = read(sink.getvalue())["a"]
+    decoded = np.concatenate([chunk.dictionary_decode().to_numpy() for chunk in found.chunks])
+    assert decoded.tobytes() == np.concatenate(entries).tobytes()
+
+
 def test_a_categorical_of_pandas_keeps_its_order_and_minimum(tmp_path):
     values = pd.Categorical(["high", "low", "high"], ["low", "mid", "high"], ordered=True)
     frame = pd.DataFrame({"a": values})
