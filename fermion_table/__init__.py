@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.inspection.table_difference import TableDiff
     from fermion_table.metadata.references import Tag
     from fermion_table.metadata.snapshot import Snapshot
+    from fermion_table.operations.assignments import lit
     from fermion_table.operations.merge import MergeResult
     from fermion_table.operations.sql_expressions import SqlExpression
     from fermion_table.planning.plan import ScanPlan
@@ -84,6 +85,7 @@ __getattr__ = load_when_asked_for(
         "VersionNotFound": "errors",
         "WriteSettings": "writing.settings",
         "drop_table": "expiry.drop",
+        "lit": "operations.assignments",
         "repair_table": "checks.repair",
     },
     moved_to_engine=(
@@ -161,6 +163,7 @@ __all__ = [
     "VersionNotFound",
     "WriteSettings",
     "drop_table",
+    "lit",
     "repair_table",
 ]
 

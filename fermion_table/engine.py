@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.inspection.refs import BranchHead
     from fermion_table.merging.primary_key import PrimaryKey, primary_key_of, required_key
     from fermion_table.metadata.snapshot import Effort
+    from fermion_table.operations.assignments import LiteralValue
     from fermion_table.operations.column_task import ColumnTask, FinishedFile
     from fermion_table.operations.computed_columns import FinishedColumns
     from fermion_table.operations.found_rows import FoundRows
@@ -83,6 +84,7 @@ __getattr__ = load_when_asked_for(
         "FoundRows": "operations.found_rows",
         "HistoryLog": "inspection.history_log",
         "KeyWriter": "writing.key_writer",
+        "LiteralValue": "operations.assignments",
         "MAIN": "storage.paths",
         "MergeBuilder": "operations.merge",
         "MergeClauses": "operations.merge_clauses",
@@ -146,6 +148,7 @@ __all__ = [
     "FoundRows",
     "HistoryLog",
     "KeyWriter",
+    "LiteralValue",
     "MergeBuilder",
     "MergeClauses",
     "MergeCounts",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import sys
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,31 +14,136 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.engine import copied_array, one_batch, take_batch_rows
-from fermion.errors import InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import Column, pyarrow_columns
+from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.operations.whole_tables import whole_table
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import Field, Path, TableSchema
 
 Assignment = Any
-"""A value (None is null), `fermion.col`, a ``pyarrow.compute.Expression``, or a function from a
-record batch to an array."""
+"""SQL text, a value (None is null; text as `lit`), `fermion.col`, a ``pyarrow.compute.Expression``,
+or a function from a record batch to an array."""
+SHOWN_LENGTH = 60
 
 
-def check_assignments(assignments: Mapping[str, Assignment], schema: TableSchema) -> None:
-    """Refuse columns that a table lacks, and no assignment at all.
+@dataclass(frozen=True, slots=True, repr=False)
+class LiteralValue:
+    """A value that is no expression, even if it is text; `lit` makes it."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"lit({_shortened(self.value)})"
+
+
+def lit(value: Any) -> LiteralValue:
+    """A value where text is SQL: ``table.update("id = 1", {"city": lit("Rome")})``.
+
+    Parameters
+    ----------
+    value
+        Of the type of the column that is set.
+    """
+    return LiteralValue(value)
+
+
+def read_assignments(
+    assignments: Mapping[str, Assignment], schema: TableSchema
+) -> dict[str, Assignment]:
+    """What an update sets, with expressions in place of text.
+
+    Raises
+    ------
+    ColumnNotFoundError, InvalidArgumentError
+        The table lacks a column, text is no SQL, or nothing is set.
+    """
+    if not assignments:
+        raise InvalidArgumentError("update: expected a column to set")
+    read: dict[str, Assignment] = {}
+    for name, value in assignments.items():
+        field = schema.find((name,), where="update")
+        if isinstance(value, Column):
+            schema.find(value.path, where="update")
+        if isinstance(value, str):
+            value = read_text(value, field, schema.names, where=f"update: column {name!r}")
+        read[name] = value
+    return read
+
+
+def read_text(
+    text: str, field: Field, names: Collection[str], *, where: str, words: Collection[str] = ()
+) -> Assignment:
+    """The SQL expression of a text.
+
+    For now, text that was a value before text was SQL, and that no column is named in, is one with
+    a warning.
+
+    Parameters
+    ----------
+    field
+        The column that is set.
+    names
+        The columns that the expression sees.
+    where
+        For messages.
+    words
+        Other words of which none can be in a text that is a value.
 
     Raises
     ------
     ColumnNotFoundError, InvalidArgumentError
     """
-    if not assignments:
-        raise InvalidArgumentError("update: expected a column to set")
-    for name, value in assignments.items():
-        schema.find((name,), where="update")
-        if isinstance(value, Column):
-            schema.find(value.path, where="update")
+    if text.isidentifier() and text in names:
+        return Column((text,))
+    hint = f"; text is SQL here: for the value write lit({_shortened(text)})"
+    is_value = _is_value(text, field)
+    named = {*names, *words}.intersection(re.findall(r"\w+", text))
+    may_be_value = is_value and not named and re.search(r"\w\(", text) is None
+    error: ColumnNotFoundError | InvalidArgumentError | None = None
+    if not (may_be_value and text.isidentifier()):  # or the engine of SQL is not asked for it
+        try:
+            expression = SqlExpression(text)
+            missing = [path[0] for path in expression.paths if path[0] not in names]
+            if not missing and (expression.paths or "'" in text or not is_value):
+                return expression
+            error = column_not_found(missing[0], names, where=where) if missing else None
+        except InvalidArgumentError as refused:
+            error = InvalidArgumentError(f"{where}: {refused}")
+    if may_be_value:
+        _warn_of_text(text, where)
+        return LiteralValue(text)
+    if error is None:
+        return expression
+    raise type(error)(f"{error.args[0]}{hint}") from error.__cause__
+
+
+def _is_value(text: str, field: Field) -> bool:
+    """Whether a column can hold a text as it is."""
+    try:
+        pa.array([text], field.type)
+    except (pa.ArrowException, TypeError, ValueError):
+        return False
+    return True
+
+
+def _warn_of_text(text: str, where: str) -> None:
+    shown = _shortened(text)
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("fermion_table."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(
+        f"{where}: text is SQL from the next version on, and {shown} is taken as a value for the "
+        f"last time: write fermion_table.lit({shown})",
+        FutureWarning,
+        stacklevel=level,
+    )
+
+
+def _shortened(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN_LENGTH else f"{shown[:SHOWN_LENGTH]}..."
 
 
 def assigned(
@@ -104,6 +213,10 @@ def evaluated(
         many values.
     """
     shown = f"{where}: column {field.name!r}"
+    if isinstance(value, LiteralValue):
+        return _repeated(value.value, batch.num_rows, field, shown)
+    if isinstance(value, SqlExpression):
+        return _cast(value(batch), field.type, f"{shown}: SQL {_shortened(value.text)}")
     if isinstance(value, Column):
         return _at(value.path, batch)
     if isinstance(value, pc.Expression):
@@ -111,6 +224,18 @@ def evaluated(
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return _called(value, batch, shown)
     return _repeated(value, batch.num_rows, field, shown)
+
+
+def _cast(array: pa.Array, dtype: pa.DataType, shown: str) -> pa.Array:
+    """What SQL gives, in the type of the column that it is for, as an UPDATE of SQL does."""
+    if array.type == dtype:
+        return array
+    try:
+        return array.cast(dtype)
+    except pa.ArrowException as error:
+        raise InvalidArgumentError(
+            f"{shown}: expected type {dtype}, found {array.type}: {error}"
+        ) from error
 
 
 def _at(path: Path, batch: pa.RecordBatch) -> pa.Array:

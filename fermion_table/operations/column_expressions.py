@@ -12,7 +12,7 @@ from fermion.display import short_repr
 from fermion.engine import SqlExpressions
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Column, pyarrow_columns
-from fermion_table.operations.assignments import evaluated
+from fermion_table.operations.assignments import LiteralValue, evaluated
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.repeated import nulls
@@ -25,7 +25,8 @@ class ColumnExpressions:
     Parameters
     ----------
     expressions
-        By the name of the new column: SQL, `fermion.col`, or a ``pyarrow.compute.Expression``.
+        By the name of the new column: SQL, `lit`, `fermion.col`, or a
+        ``pyarrow.compute.Expression``.
     columns
         The new columns.
     where
@@ -40,10 +41,10 @@ class ColumnExpressions:
 
     def __init__(self, expressions: Mapping[str, Any], columns: pa.Schema, where: str) -> None:
         for name, value in expressions.items():
-            if not isinstance(value, (str, SqlExpression, Column, pc.Expression)):
+            if not isinstance(value, (str, SqlExpression, Column, pc.Expression, LiteralValue)):
                 raise TypeError(
-                    f"{where}: function: column {name!r}: expected SQL, fermion.col or a pyarrow "
-                    f"expression, found {type(value).__name__} {value!r:.80}"
+                    f"{where}: function: column {name!r}: expected SQL, lit, fermion.col or a "
+                    f"pyarrow expression, found {type(value).__name__} {value!r:.80}"
                 )
         if sorted(expressions) != sorted(columns.names):
             raise InvalidArgumentError(
@@ -67,6 +68,8 @@ class ColumnExpressions:
         """The columns that the expressions name; None where one names them by position."""
         found: dict[Path, None] = dict.fromkeys(() if self._sql is None else self._sql.paths)
         for value in self._others.values():
+            if isinstance(value, LiteralValue):
+                continue
             named = (value.path,) if isinstance(value, Column) else pyarrow_columns(value)
             if named is None:
                 return None

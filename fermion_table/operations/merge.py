@@ -313,11 +313,11 @@ class MergeBuilder(MergeDescription):
     anything that `fermion` takes as a filter; to compare two columns pass a pyarrow expression,
     ``pc.field("source", "at") > pc.field("target", "at")``.
 
-    A column is set to ``"source.COLUMN"``, ``"target.COLUMN"``, a value (None is null),
-    ``fermion.col("source.COLUMN")``, a ``pyarrow.compute.Expression`` such as
-    ``pc.field("target", "n") + pc.field("source", "n")``, or a function from a record batch with
-    the columns ``target`` and ``source`` (structs) to an array. Text that begins with ``source.``
-    or ``target.`` is a column: pass such a value as ``pa.scalar(text)``.
+    A column is set to SQL such as ``"source.n"`` or ``"target.n + source.n"`` (see
+    `SqlExpression`; more than a column needs DuckDB), a value (None is null, text as
+    ``fermion_table.lit(text)``), ``fermion.col("source.n")``, a ``pyarrow.compute.Expression`` such
+    as ``pc.field("target", "n") + pc.field("source", "n")``, or a function from a record batch with
+    the columns ``target`` and ``source`` (structs) to an array.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ Conditions and expressions see a row of the target and a row of the source as tw
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,8 @@ from fermion.predicate import (
 )
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.operations.assignments import Assignment, evaluated
+from fermion_table.operations.assignments import Assignment, evaluated, read_text
+from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.planning.filters import selected
 from fermion_table.schema.conversion import convert_batch, empty_columns, plan_writing
 from fermion_table.schema.repeated import nulls
@@ -372,6 +374,16 @@ class _NamedColumns:
         assert expression is not None
         return self._helped(lambda: bind(expression, self.seen, where=where, known=self._known))
 
+    def value(self, text: str, field: Field) -> Assignment:
+        """What text sets a column to: one of these columns, or SQL."""
+        if text in self._known or re.fullmatch(rf"({TARGET}|{SOURCE})(\.\w+)+", text):
+            return Column((text,))
+        where = f"{self._shown}: column {field.name!r}"
+        words = {name.rpartition(".")[2] for name in self._known} | {TARGET, SOURCE}
+        return self._helped(
+            lambda: read_text(text, field, self.seen.names, where=where, words=words)
+        )
+
     def path(self, path: Path) -> Path:
         found: Path = self._helped(
             lambda: resolve_path(path, self.seen, where=self._shown, known=self._known)[0]
@@ -396,8 +408,8 @@ def _bound_values(clause: Clause, sides: MergeSides, named: _NamedColumns) -> di
     values: dict[str, Assignment] = {}
     values |= {name: Column((SOURCE, column)) for name, column in taken.items()}
     for name, value in (clause.values or {}).items():
-        if isinstance(value, str) and value.startswith((f"{TARGET}.", f"{SOURCE}.")):
-            value = Column((value,))
+        if isinstance(value, str):
+            value = named.value(value, sides.schema.by_name[name])
         if isinstance(value, Column):
             value = Column(named.path(value.path))
         elif isinstance(value, Expression):
@@ -405,8 +417,8 @@ def _bound_values(clause: Clause, sides: MergeSides, named: _NamedColumns) -> di
                 f"merge: {clause.method}: column {name!r}: a filter is no value: pass a column, a "
                 "pyarrow.compute.Expression or a function"
             )
-        elif isinstance(value, pc.Expression):
-            for path in pyarrow_columns(value) or ():
+        elif isinstance(value, (pc.Expression, SqlExpression)):
+            for path in _value_columns(value, named.seen):
                 named.path(path)
         values[name] = value
     return values
@@ -422,7 +434,9 @@ def _value_columns(value: Assignment, seen: pa.Schema) -> Iterable[Path]:
     if isinstance(value, Column):
         return [value.path]
     paths: Iterable[Path] | None = ()
-    if isinstance(value, pc.Expression):
+    if isinstance(value, SqlExpression):
+        paths = value.paths
+    elif isinstance(value, pc.Expression):
         paths = pyarrow_columns(value)
     elif _is_function(value):
         paths = None
@@ -430,7 +444,7 @@ def _value_columns(value: Assignment, seen: pa.Schema) -> Iterable[Path]:
 
 
 def _is_function(value: Assignment) -> bool:
-    return callable(value) and not isinstance(value, pc.Expression | pa.Scalar)
+    return callable(value) and not isinstance(value, pc.Expression | pa.Scalar | SqlExpression)
 
 
 def _try(bound: BoundClause, seen: pa.Schema) -> None:

@@ -18,7 +18,7 @@ from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind
-from fermion_table.operations.assignments import Assignment, assigned, check_assignments
+from fermion_table.operations.assignments import Assignment, assigned, read_assignments
 from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.keyed_rows import (
     delete_rows,
@@ -340,20 +340,20 @@ class Update(_Filtered):
 
         Few columns of all rows of a file are set beside it.
         """
-        check_assignments(self.assignments, draft.schema)
+        assignments = read_assignments(self.assignments, draft.schema)
         if draft.key is not None:
-            update_rows(draft, draft.key, self.chosen(draft), self.assignments)
+            update_rows(draft, draft.key, self.chosen(draft), assignments)
             return
         found = draft.match(self.chosen(draft))
-        matched = [each for each in found if not is_set_beside(draft, each, self.assignments)]
+        matched = [each for each in found if not is_set_beside(draft, each, assignments)]
         kept = {each.entry.file for each in matched}
         for each in found:
             if each.entry.file not in kept:
-                set_beside(draft, each.entry, self.assignments)
+                set_beside(draft, each.entry, assignments)
         plain = [each for each in matched if each.entry.batch is None]
         if plain:
             with draft.writer() as writer:
-                for batch in self._changed_rows(draft, plain):
+                for batch in self._changed_rows(draft, plain, assignments):
                     writer.write(batch, copy=False)
                 (message,) = writer.prepare_commit()
             for each in plain:
@@ -361,24 +361,28 @@ class Update(_Filtered):
             draft.add_written(message.entries)
         for each in matched:
             if each.entry.batch is not None:
-                self._rewrite(draft, each)
+                self._rewrite(draft, each, assignments)
 
     def describe(self) -> str:
         """What is set where."""
         return f"update {', '.join(self.assignments)} where {self.where}"
 
-    def _changed_rows(self, draft: Draft, matched: Sequence[Matched]) -> Iterator[pa.RecordBatch]:
+    def _changed_rows(
+        self, draft: Draft, matched: Sequence[Matched], assignments: Mapping[str, Assignment]
+    ) -> Iterator[pa.RecordBatch]:
         reader = draft.reader([each.entry for each in matched])
         for each in matched:
             for batch in draft.read(reader, each.entry, each.rows):
-                yield assigned(batch, self.assignments, draft.schema)
+                yield assigned(batch, assignments, draft.schema)
 
-    def _rewrite(self, draft: Draft, matched: Matched) -> None:
+    def _rewrite(
+        self, draft: Draft, matched: Matched, assignments: Mapping[str, Assignment]
+    ) -> None:
         """Write a whole file again, its rows and batches in their order."""
         entry = matched.entry
 
         def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
-            return assigned(batch, self.assignments, draft.schema)
+            return assigned(batch, assignments, draft.schema)
 
         entries = write_changed(draft, entry, draft.live_rows(entry), matched.rows, change)
         draft.take_place(entry, entries)

@@ -9,10 +9,9 @@ from fermion_table.argument_checks import check_text
 
 
 class SqlExpression:
-    """A SQL expression as a value that an update sets. Picklable; needs DuckDB.
+    """A SQL expression, as text is one in `update`, `merge` and `add_columns_with`.
 
-    ``update`` takes text as a value of its own, so an expression has to say that it is one:
-    ``table.update("TRUE", {"total": SqlExpression("price * amount")})``.
+    It is checked, and its columns are found, when it is made. Picklable; needs DuckDB.
 
     Parameters
     ----------

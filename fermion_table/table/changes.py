@@ -149,9 +149,10 @@ def update(
     filter
         Anything that `fermion` takes as a filter; ``"TRUE"`` selects every row.
     assignments
-        What each column is set to: a value (None is null), ``fermion.col("other")``, a
-        ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, `SqlExpression`, or a
-        function from a record batch of the rows to an array. All see the rows as they were.
+        What each column is set to: SQL such as ``"upper(city)"`` (see `SqlExpression`; more than
+        a column needs DuckDB), a value (None is null, text as ``fermion_table.lit("Rome")``),
+        ``fermion.col("other")``, a ``pyarrow.compute.Expression`` such as ``pc.field("a") + 1``, or
+        a function from a record batch of the rows to an array. All see the rows as they were.
     message, properties, commit_user, commit_identifier
         See `append`.
 

@@ -52,7 +52,8 @@ def add_columns_with(
         record batch, a table, a dict, or anything else with Arrow columns; of one column the array
         will do. It sees no deleted rows, and is called by several threads. Or a dict from each new
         column to an expression: SQL such as ``"price * amount"``, which needs DuckDB,
-        ``fermion.col`` or a ``pyarrow.compute.Expression``. Of SQL see `SqlExpression`.
+        ``fermion.col``, a ``pyarrow.compute.Expression`` or ``fermion_table.lit(value)``. Of SQL
+        see `SqlExpression`.
     read
         Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
         of a dict name.

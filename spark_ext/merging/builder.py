@@ -20,6 +20,7 @@ from fermion_table.engine import (
     Clause,
     CommitMetadata,
     FoundRows,
+    LiteralValue,
     MergeClauses,
     MergeCounts,
     MergeDescription,
@@ -356,6 +357,8 @@ def _expression(given: Any) -> Column:
     """
     if isinstance(given, Column):
         return given
+    if isinstance(given, LiteralValue):
+        return functions.lit(given.value)
     return functions.expr(given) if isinstance(given, str) else functions.lit(given)
 
 
@@ -430,7 +433,7 @@ class FrameMergeBuilder(MergeDescription):
     """A merge that is being described: add clauses, then call `execute`.
 
     Conditions and values are SQL expressions (text, or a Spark column) that name columns
-    ``target.COLUMN`` and ``source.COLUMN``.
+    ``target.COLUMN`` and ``source.COLUMN``; ``fermion_table.lit(text)`` is a text.
 
     Parameters
     ----------

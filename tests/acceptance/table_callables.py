@@ -22,6 +22,7 @@ MADE_BY_THE_PACKAGE = {
     "CompactionTask",
     "DataWriter",
     "KeyWriter",
+    "LiteralValue",
     "DroppedTable",
     "Effort",
     "Field",

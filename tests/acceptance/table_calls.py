@@ -11,7 +11,14 @@ import pyarrow as pa
 
 import fermion
 import fermion_table
-from fermion_table import PartitionTransform, SqlExpression, StorageAccess, Table, WriteSettings
+from fermion_table import (
+    PartitionTransform,
+    SqlExpression,
+    StorageAccess,
+    Table,
+    WriteSettings,
+    lit,
+)
 from fermion_table.engine import BufferPool, CommitMetadata, FoundRows, stage_table
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
@@ -28,6 +35,7 @@ UNTYPED = {
     "schema": frozenset[str](),
     # Values: whether one fits its column is known when the change is applied.
     "default": EVERYTHING,
+    "lit.value": EVERYTHING,
     "CommitMetadata.began": EVERYTHING,  # set by the package, for the commit's statistics
     "TableSchema.find.where": EVERYTHING,  # wording for a message, asked once a column
     "check_overwrite.where": EVERYTHING,
@@ -205,7 +213,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         _merging, "when_matched_delete", condition="source.id > 1"
     ),
     "MergeBuilder.when_matched_update": _of(
-        _merging, "when_matched_update", set={"name": "x"}, condition="source.id > 1"
+        _merging, "when_matched_update", set={"name": lit("x")}, condition="source.id > 1"
     ),
     "MergeBuilder.when_not_matched_by_source_delete": _of(
         _merging, "when_not_matched_by_source_delete", condition="target.id > 1"
@@ -213,11 +221,11 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "MergeBuilder.when_not_matched_by_source_update": _of(
         _merging,
         "when_not_matched_by_source_update",
-        set={"name": "x"},
+        set={"name": lit("x")},
         condition="target.id > 1",
     ),
     "MergeBuilder.when_not_matched_insert": _of(
-        _merging, "when_not_matched_insert", values={"name": "x"}, condition="source.id > 1"
+        _merging, "when_not_matched_insert", values={"name": lit("x")}, condition="source.id > 1"
     ),
     "PartitionTransform": free(
         PartitionTransform, column="id", kind="bucket", parameter=5, name="b"
@@ -274,6 +282,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "StagedTable.discard": _of(_staged, "discard", messages=()),
     "StagedTable.writer": _of(_staged, "writer", settings=WriteSettings()),
     "StagedTable.writer_factory": _of(_staged, "writer_factory", settings=WriteSettings()),
+    "lit": free(fermion_table.lit, value="text"),
     "SqlExpression": free(SqlExpression, text="id + 1"),
     "StorageAccess": free(
         StorageAccess, missing_is_forbidden=True, timeout_s=5.0, allowed_roots=["/data"]
@@ -396,7 +405,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS
     ),
     "Table.undo": _of_table("undo", commit=3, message="why"),
-    "Table.update": _of_table("update", filter="id > 1", assignments={"name": "x"}, **WORDS),
+    "Table.update": _of_table("update", filter="id > 1", assignments={"name": lit("x")}, **WORDS),
     "Table.update_schema": _of_table("update_schema", message="why"),
     "Table.verify": _of_table("verify", data=True),
     "Table.writer": _of_table("writer", settings=WriteSettings()),
@@ -434,7 +443,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         Table.transaction, "upsert", data=CHANGES, change_type="change"
     ),
     "Transaction.update": _of(
-        Table.transaction, "update", filter="id > 1", assignments={"name": "x"}
+        Table.transaction, "update", filter="id > 1", assignments={"name": lit("x")}
     ),
     "WriteSettings": free(
         WriteSettings,

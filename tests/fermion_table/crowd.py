@@ -21,7 +21,7 @@ import fsspec
 import pyarrow as pa
 
 from fermion.errors import FermionError
-from fermion_table import CommitConflict, CommitStateUnknown, Table
+from fermion_table import CommitConflict, CommitStateUnknown, Table, lit
 from fermion_table.storage.fsspec import FsspecStore
 
 SCHEMA = pa.schema([("c", pa.string()), ("v", pa.int64())])
@@ -135,7 +135,7 @@ class Worker:
     def update(self, table: Table, name: str) -> None:
         first = self.dice.randrange(VALUES)
         message = json.dumps({"of": name, "kind": "update", "first": first})
-        made = table.update(where(first), {"c": name}, message=message)
+        made = table.update(where(first), {"c": lit(name)}, message=message)
         if made.message == message:
             self.acknowledged[name] = made.id
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fermion_table import Table
+from fermion_table import Table, lit
 
 SCHEMA = pa.schema([("id", pa.int32()), ("v", pa.int64()), ("s", pa.string())])
 
@@ -27,7 +27,7 @@ def keyed_rows(path: Path) -> Table:
             table.compact()
     table.delete_keys([-5, 5, 999])
     table.delete("v = 30")
-    table.update("id = -1", {"s": "set"})
+    table.update("id = -1", {"s": lit("set")})
     table.rename_column("id", "key")
     table.alter_column("key", type=pa.int64())
     table.upsert({"key": [2**40, -20], "v": [1, None], "s": ["wide", None]})

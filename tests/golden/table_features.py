@@ -9,7 +9,7 @@ from unittest import mock
 
 import pyarrow as pa
 
-from fermion_table import Table
+from fermion_table import Table, lit
 from fermion_table.commit import manifest_plan
 from fermion_table.metadata import manifest_store
 from fermion_table.storage import json_codec
@@ -43,7 +43,7 @@ def changed_rows(path: Path) -> Table:
     table.append({"k": ["a"] * 10, "v": range(10)})
     table.append({"k": ["b"] * 10, "v": range(10, 20)})
     table.delete("v IN (3, 15)")
-    table.update("v = 4", {"k": "changed"})
+    table.update("v = 4", {"k": lit("changed")})
     table.overwrite({"k": ["new"], "v": [100]}, filter="v BETWEEN 6 AND 8")
     table.delete("v = 12")
     table.compact()

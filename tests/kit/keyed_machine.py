@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table
+from fermion_table import Table, lit
 from fermion_table.keys.key_changes import key_options
 from tests.fermion_table.crash_operations import AT_ONCE
 from tests.fermion_table.keyed_strategies import (
@@ -226,9 +226,9 @@ class KeyedMachine(RuleBasedStateMachine):
         condition, name = self.condition(data), data.draw(st.sampled_from(self.free()))
         value = data.draw(st.sampled_from(self.model.columns[name][1]))
         if not self.engine.updates:
-            self.refused(lambda: self.table.update(condition.expression, {name: value}))
+            self.refused(lambda: self.table.update(condition.expression, {name: lit(value)}))
             return
-        self.table.update(condition.expression, {name: value})
+        self.table.update(condition.expression, {name: lit(value)})
         for row in [row for row in self.model.folded(self.model.rows) if condition.selects(row)]:
             if self.model.options.merge_engine != "deduplicate":
                 self.model.write([{**row, "_kind": "-D"}])

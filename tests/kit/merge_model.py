@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 import fermion
-from fermion_table import Table
+from fermion_table import Table, lit
 
 Row = dict[str, Any]
 SCHEMA = pa.schema(
@@ -71,7 +71,7 @@ SETS: list[tuple[Any, Callable[[Row, Row], Row]]] = [
     ({"v": total}, lambda t, s: {**t, "v": None if None in (v(t), v(s)) else v(t) + v(s)}),
     ({"v": None, "g": "target.g"}, lambda t, s: {**t, "v": None}),
     (
-        {"t": fermion.col("source", "t"), "g": "moved"},
+        {"t": fermion.col("source", "t"), "g": lit("moved")},
         lambda t, s: {**t, "t": s["t"], "g": "moved"},
     ),
     (

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion_table import Table
+from fermion_table import Table, lit
 from fermion_table.commit import manifest_plan, manifest_rewrite
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import manifest_store
@@ -65,7 +65,7 @@ READS: dict[str, Callable[[Table], Any]] = {
     "a column": lambda table: table.scan(columns=["s"]).to_arrow(),
     "filter": lambda table: table.scan(filter="k = 100007").to_arrow(),
     "batches": lambda table: list(table.scan().to_batches()),
-    "update": lambda table: table.update("k = 100003", {"s": "x"}),
+    "update": lambda table: table.update("k = 100003", {"s": lit("x")}),
     "delete": lambda table: table.delete("s = '100003'"),
     "compact": lambda table: table.compact(full=True),
 }

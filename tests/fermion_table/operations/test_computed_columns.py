@@ -106,7 +106,9 @@ def test_expressions_in_place_of_a_function(table: Table) -> None:
     batch = pa.record_batch({"v": [1, None]})
     found = pickle.loads(pickle.dumps(function))(batch)
     assert found.to_pylist() == [{"w": 2, "same": 1.0}, {"w": None, "same": None}]
-    with pytest.raises(TypeError, match=r"column 'w': expected SQL, fermion\.col or a pyarrow"):
+    with pytest.raises(
+        TypeError, match=r"column 'w': expected SQL, lit, fermion\.col or a pyarrow"
+    ):
         table.add_columns_with({"w": 2}, read=["v"], schema=NEW)
     with pytest.raises(InvalidArgumentError, match=r"expected expressions for \['w'\], found \[\]"):
         table.add_columns_with({}, read=["v"], schema=NEW)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table
+from fermion_table import Table, lit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 
@@ -40,13 +40,13 @@ def test_deletes_of_no_row_make_no_snapshot(table_path):
     table = make(table_path)
     before = table.snapshot.id
     table.delete("v = 1")
-    table.update("v = 1", {"s": "x"})
+    table.update("v = 1", {"s": lit("x")})
     assert table.snapshot.id == before
 
 
 def test_an_update_sets_columns_of_the_rows_that_a_scan_shows(table_path):
     table = make(table_path)
-    table.update("v > 50", {"s": "set", "v": pa.compute.field("v") + 1})
+    table.update("v > 50", {"s": lit("set"), "v": pa.compute.field("v") + 1})
     expected = {at: (50 + at + (at > 0), "set" if at else "new 0") for at in range(5)}
     expected |= {at: (at, f"old {at}") for at in range(5, 10)}
     assert rows(table) == expected
@@ -107,7 +107,7 @@ def test_changes_of_a_transaction_see_those_before_them(table_path):
         transaction.delete("v = 99")
         transaction.update("v = 98", {"v": 97})
         transaction.append({"id": [6], "v": [1], "s": ["z"]})
-        transaction.update("s = 'z'", {"s": "zz"})
+        transaction.update("s = 'z'", {"s": lit("zz")})
     found = rows(table)
     assert 5 not in found
     assert found[20] == (97, "y")
@@ -122,7 +122,7 @@ def test_a_change_is_decided_again_after_another_commit_of_its_keys(table_path, 
         if change == "delete":
             transaction.delete("v = 54")
         else:
-            transaction.update("v = 54", {"s": "mine"})
+            transaction.update("v = 54", {"s": lit("mine")})
         other.upsert({"id": [4], "v": [1], "s": ["theirs"]})
     assert rows(table)[4] == (1, "theirs")
 
@@ -130,7 +130,7 @@ def test_a_change_is_decided_again_after_another_commit_of_its_keys(table_path, 
 def test_a_row_that_another_commit_deleted_is_not_brought_back(table_path):
     table, other = make(table_path), Table.open(table_path)
     with table.transaction() as transaction:
-        transaction.update("id = 4", {"s": "mine"})
+        transaction.update("id = 4", {"s": lit("mine")})
         other.delete("id = 4")
     assert 4 not in rows(table)
 

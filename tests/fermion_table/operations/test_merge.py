@@ -8,7 +8,7 @@ import pytest
 
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import MergeResult, Table
+from fermion_table import MergeResult, Table, lit
 from fermion_table.errors import SchemaMismatch
 from tests.kit.table_files import live_files, stored_files
 
@@ -63,13 +63,13 @@ def test_the_first_clause_that_takes_a_row_decides(table_path):
         .when_matched_update({"v": "source.v"}, condition="source.v > 40")
         .when_matched_update({"v": 0})
         .when_not_matched_insert({"id": "source.id"}, condition="source.v < 0")
-        .when_not_matched_insert({"id": "source.id", "k": "source."[:-1]})
-        .when_not_matched_by_source_update({"k": "left"}, "target.v = 10")
+        .when_not_matched_insert({"id": "source.id", "k": lit("source.k")})
+        .when_not_matched_by_source_update({"k": lit("left")}, "target.v = 10")
         .when_not_matched_by_source_delete("target.v IS NULL")
         .execute()
     )
     assert rows_of(table) == [
-        (1, "left", 10), (3, "c", 30), (4, "d", 41), (9, "source", None),
+        (1, "left", 10), (3, "c", 30), (4, "d", 41), (9, "source.k", None),
     ]  # fmt: skip
     assert counts(result) == (1, 2, 2)
 
@@ -191,7 +191,7 @@ def test_rows_of_batches_are_updated_where_they_are(table_path):
     v = table.scan(columns=["v"]).to_arrow()["v"].to_pylist()
     assert v == [0, -1, 0, 0, 1, 1, -6, 1, 2, 2, 2, 0]
     builder = table.merge({"id": [0, 4, 5, 6, 7, 9]}, ["id"]).when_matched_delete("target.v < 9")
-    builder = builder.when_not_matched_by_source_update({"k": "alone"})
+    builder = builder.when_not_matched_by_source_update({"k": lit("alone")})
     assert counts(builder.execute()) == (0, 6, 6)
     assert table.lookup_batch(0)["id"].to_pylist() == [1, 2, 3]
     assert table.scan(filter="batch_id = 1").count() == 0
@@ -283,7 +283,7 @@ def test_sources_and_keys_that_make_no_sense_are_refused(table_path, source, on,
         ("when_matched_update", [{}], InvalidArgumentError, "expected a column to set"),
         ("when_matched_update", ["v"], TypeError, "set: expected a mapping"),
         ("when_matched_update", [{"w": 1}], ColumnNotFoundError, "'w'"),
-        ("when_matched_update", [{"v": "text"}], InvalidArgumentError, "'v': 'text' is no int64"),
+        ("when_matched_update", [{"v": "text"}], ColumnNotFoundError, r"'v': .*lit\('text'\)"),
         ("when_matched_update", [{"v": "source.k"}], SchemaMismatch, "v: .*int64.*string"),
         ("when_matched_update", [{"v": pc.field("k")}], ColumnNotFoundError, "source.COLUMN"),
         ("when_matched_update", [{"v": fermion.col("v") > 1}], InvalidArgumentError, "no value"),

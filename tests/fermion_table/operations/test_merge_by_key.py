@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.errors import InvalidArgumentError
-from fermion_table import MergeResult, Table
+from fermion_table import MergeResult, Table, lit
 from fermion_table.errors import SchemaMismatch
 from fermion_table.operations.draft import Draft
 from tests.kit.merge_model import (
@@ -141,7 +141,7 @@ def test_a_merge_by_key_is_decided_again_after_a_commit_of_its_keys(table_path):
     source = {"id": [6, 20, 8], "v": [1, 2, 3]}
     with table.transaction() as transaction:
         builder = transaction.merge(source, ["id"]).when_matched_update({"v": "source.v"})
-        builder.when_not_matched_insert({"id": "source.id", "s": "mine"}).execute()
+        builder.when_not_matched_insert({"id": "source.id", "s": lit("mine")}).execute()
         other.upsert({"id": [20], "v": [0], "s": ["theirs"]})
         other.delete_keys([6])
     found = rows(table)
@@ -157,7 +157,7 @@ def test_rows_are_deleted_updated_and_inserted_by_key(table_path):
         .when_matched_update({"v": pc.field("target", "v") + pc.field("source", "v")})
         .when_not_matched_insert({"id": "source.id", "v": fermion.col("source.v")})
         .when_not_matched_by_source_delete("target.v >= 53")
-        .when_not_matched_by_source_update({"s": "alone"}, "target.v = 9")
+        .when_not_matched_by_source_update({"s": lit("alone")}, "target.v = 9")
         .execute()
     )
     assert counts(result) == (1, 3, 3)
@@ -182,7 +182,7 @@ def test_keys_of_several_columns_are_merged_by_a_part_of_them(table_path):
     table.upsert({"id": [1, 2, 1], "v": [1, 2, 3], "s": ["a", "a", "b"]})
     source = pa.table({"id": [1, 5], "v": [10, 50]})
     builder = table.merge(source, ["id"]).when_matched_update({"v": "source.v"})
-    values = {"id": "source.id", "v": "source.v", "s": "c"}
+    values = {"id": "source.id", "v": "source.v", "s": lit("c")}
     assert counts(builder.when_not_matched_insert(values).execute()) == (1, 2, 0)
     found = table.scan().to_arrow().to_pylist()
     assert sorted((row["s"], row["id"], row["v"]) for row in found) == [
@@ -308,7 +308,7 @@ def test_a_merge_counts_the_rows_that_show_where_rows_have_a_sequence(
 
 def test_an_update_of_a_merge_that_sets_no_sequence_shows(table_path):
     table = by_sequence(table_path)
-    result = table.merge({"id": [1, 4]}, ["id"]).when_matched_update({"s": "new"}).execute()
+    result = table.merge({"id": [1, 4]}, ["id"]).when_matched_update({"s": lit("new")}).execute()
     assert counts(result) == (0, 2, 0)
     assert {key for key, (_, s) in rows(table).items() if s == "new"} == {1, 4}
 
@@ -317,7 +317,7 @@ def test_steps_of_a_transaction_see_a_merge_by_key(table_path):
     table = make(table_path)
     with table.transaction() as tx:
         tx.upsert({"id": [20], "v": [1], "s": ["new"]})
-        tx.merge({"id": [20]}, ["id"]).when_matched_update({"s": "again"}).execute()
+        tx.merge({"id": [20]}, ["id"]).when_matched_update({"s": lit("again")}).execute()
         tx.delete("s = 'old 9'")
         tx.merge({"id": [9, 8]}, ["id"]).when_matched_delete().execute()
     assert rows(table)[20] == (1, "again")

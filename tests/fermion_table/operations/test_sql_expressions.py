@@ -19,7 +19,7 @@ from fermion import col
 from fermion.engine import SqlExpressions
 from fermion.errors import ColumnNotFoundError, FermionError, InvalidArgumentError
 from fermion.sql import engine as sql_engine
-from fermion_table import ColumnFunctionError, SqlExpression, Table
+from fermion_table import ColumnFunctionError, SqlExpression, Table, lit
 from fermion_table.operations.column_expressions import ColumnExpressions
 
 STRUCT = pa.struct([("c", pa.int64()), ("d", pa.string())])
@@ -377,7 +377,7 @@ def test_a_table_gets_columns_by_sql_beside_other_expressions(table: Table) -> N
         ({"w": "l"}, None, pa.int64(), InvalidArgumentError, "expected type int64, found list"),
         ({"w": "day"}, None, pa.bool_(), InvalidArgumentError, "expected type bool"),
         ({"w": "day + day"}, None, pa.int64(), InvalidArgumentError, "No function matches"),
-        ({"w": 5}, None, pa.int64(), TypeError, "expected SQL, fermion.col or a pyarrow"),
+        ({"w": 5}, None, pa.int64(), TypeError, "expected SQL, lit, fermion.col or a pyarrow"),
         ({"w": None}, None, pa.int64(), TypeError, "expected SQL"),
         ({"w": pc.field(0)}, None, pa.int64(), InvalidArgumentError, "by position"),
         ({"w": "v", "x": "v"}, None, pa.int64(), InvalidArgumentError, "expected expressions for"),
@@ -416,5 +416,5 @@ def test_an_update_sets_what_sql_computes_and_text_stays_text(tmp_path: Path) ->
     with pytest.raises(ColumnNotFoundError, match="no column 'nope'"):
         table.update("TRUE", {"c0": SqlExpression("nope")})
     texts = Table.create(tmp_path / "texts", {"a": ["x"], "b": ["y"]}, durability="fast")
-    texts.update("TRUE", {"a": "b || b", "b": SqlExpression("b || b")})
+    texts.update("TRUE", {"a": lit("b || b"), "b": SqlExpression("b || b")})
     assert texts.scan().to_arrow().to_pylist() == [{"a": "b || b", "b": "yy"}]
