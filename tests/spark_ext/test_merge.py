@@ -12,7 +12,7 @@ from pyspark.sql import functions
 
 import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import CommitConflict, SchemaMismatch, Table
+from fermion_table import CommitConflict, SchemaMismatch, Table, lit
 from spark_ext.jobs import merge as job
 from spark_ext.merging import builder as run
 from tests.spark_ext.merging_rows import KEYED, PLAIN, content, make_target, source_rows
@@ -38,7 +38,7 @@ def merged_by_table(table: Table):
         .when_matched_delete("source.n IS NULL")
         .when_matched_update({"n": pc.add(n, pc.field("target", "id").cast("int32"))}, low)
         .when_matched_update(condition=pc.field("target", "id") < 19)
-        .when_not_matched_insert({"id": "source.key", "text": pa.scalar("new")}, n > 125)
+        .when_not_matched_insert({"id": "source.key", "text": lit("new")}, n > 125)
         .when_not_matched_insert(condition=n < 124)
         .when_not_matched_by_source_delete(pc.field("target", "id") == 1)
         .when_not_matched_by_source_update({"text": "target.part"}, pc.field("target", "id") < 4)
@@ -53,7 +53,7 @@ def merged_by_spark(spark, table: Table, source):
         .when_matched_delete("source.n IS NULL")
         .when_matched_update({"n": "source.n + cast(target.id AS int)"}, "target.id < 14")
         .when_matched_update(condition=functions.col("target.id") < 19)
-        .when_not_matched_insert({"id": "source.key", "text": "'new'"}, "source.n > 125")
+        .when_not_matched_insert({"id": "source.key", "text": lit("new")}, "source.n > 125")
         .when_not_matched_insert(condition="source.n < 124")
         .when_not_matched_by_source_delete("target.id = 1")
         .when_not_matched_by_source_update({"text": "target.part"}, "target.id < 4")
