@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.file_input import reader_of_files
 from fermion.errors import InvalidArgumentError
+
+_ROWS_AT_ONCE = 1 << 16
 
 
 def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
@@ -19,9 +24,11 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     Parameters
     ----------
     data
-        A table, a record batch, a reader, an iterable of either, a pandas or polars frame, a dict
-        of columns, a dataset or scanner of `pyarrow.dataset`, or any object with
-        ``__arrow_c_stream__``.
+        A table, a record batch, a reader, an iterable of either, a frame of pandas or Polars (a
+        lazy one, too), a dict of columns, dicts of values one a row, a structured or a
+        two-dimensional array of NumPy (named by ``schema``, or ``column0`` and so on), a dataset or
+        scanner of `pyarrow.dataset`, files of other formats (see `reader_of_files`), or any object
+        with ``__arrow_c_stream__``.
     schema
         Wanted for an iterable that may be empty, and for pandas frames and dicts.
 
@@ -54,11 +61,17 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+    if isinstance(data, np.ndarray):
+        return _from_columns(_of_numpy(data, schema), schema).to_reader()
+    if isinstance(data, (str, os.PathLike)):
+        return reader_of_files(data)
+    if hasattr(data, "collect_batches"):
+        return _from_lazy(data)
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
         return _from_iterable(iter(data), schema)
     raise InvalidArgumentError(
-        "data: expected an Arrow table, batch, reader, dataset, an iterable of batches, a data "
-        f"frame or an object with __arrow_c_stream__; found {type(data).__name__}"
+        "data: expected an Arrow table, batch, reader, dataset, an iterable of batches or dicts, a "
+        f"data frame, a path or an object with __arrow_c_stream__; found {type(data).__name__}"
     )
 
 
@@ -69,7 +82,9 @@ def is_in_memory(data: Any) -> bool:
     """
     if isinstance(data, (list, tuple)):
         return all(map(is_in_memory, data))
-    known = isinstance(data, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray, dict))
+    known = isinstance(
+        data, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray, dict, np.ndarray)
+    )
     return known or is_of_pandas(data)
 
 
@@ -162,9 +177,11 @@ def _from_iterable(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordB
         if schema is None:
             raise InvalidArgumentError("data: an empty iterable needs a schema")
         return pa.RecordBatchReader.from_batches(schema, [])
+    if isinstance(first, dict):
+        return _from_rows(itertools.chain([first], items), schema)
     if not hasattr(first, "__arrow_c_stream__") and not hasattr(first, "__arrow_c_array__"):
         raise InvalidArgumentError(
-            f"data: expected an iterable of record batches or tables; "
+            f"data: expected an iterable of record batches, tables or dicts; "
             f"found one of {type(first).__name__}"
         )
     head = record_batch_reader(first)
@@ -173,5 +190,80 @@ def _from_iterable(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordB
         yield from head
         for item in items:
             yield from record_batch_reader(item)
+
+    return pa.RecordBatchReader.from_batches(head.schema, batches())
+
+
+def _from_rows(rows: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:
+    """Dicts of values; the columns are those of the schema, or of the first rows."""
+    first = _columns_of_rows(list(itertools.islice(rows, _ROWS_AT_ONCE)), 0, None)
+    if schema is not None:
+        fields = [field for field in schema if field.name in first]
+        # What the schema lacks is refused, or added, by who knows it.
+        schema = pa.schema(fields) if len(fields) == len(first) else None
+    head = _from_columns(first, schema)
+    names = dict.fromkeys(first)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from head.to_batches()
+        start = _ROWS_AT_ONCE
+        while chunk := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+            columns = _columns_of_rows(chunk, start, names)
+            yield from _from_columns(columns, head.schema).to_batches()
+            start += len(chunk)
+
+    return pa.RecordBatchReader.from_batches(head.schema, batches())
+
+
+def _columns_of_rows(
+    rows: list[Any], start: int, names: dict[str, None] | None
+) -> dict[str, list[Any]]:
+    """Rows as columns; None where a row lacks one.
+
+    Parameters
+    ----------
+    start
+        Number of the first row, for messages.
+    names
+        Of the columns; None: all that occur, in the order in which they do.
+    """
+    known = dict.fromkeys(names or ())
+    for number, row in enumerate(rows, start):
+        if not isinstance(row, dict):
+            raise InvalidArgumentError(
+                f"data: row {number}: expected a dict, found {type(row).__name__}"
+            )
+        for name in row.keys() - known.keys():
+            if not isinstance(name, str) or names is not None:
+                expected = "a name as text" if names is None else f"one of {list(names)}"
+                raise InvalidArgumentError(
+                    f"data: row {number}: expected {expected}, found {name!r}"
+                )
+        known.update(dict.fromkeys(row))
+    return {name: [row.get(name) for row in rows] for name in known}
+
+
+def _of_numpy(data: np.ndarray, schema: pa.Schema | None) -> dict[str, Any]:
+    """The columns of an array of NumPy."""
+    if data.dtype.names is not None and data.ndim == 1:
+        return {name: data[name] for name in data.dtype.names}
+    if data.ndim != 2:
+        raise InvalidArgumentError(
+            f"data: expected two dimensions, rows and columns, found an array of shape {data.shape}"
+        )
+    count = data.shape[1]
+    names = [f"column{place}" for place in range(count)] if schema is None else schema.names
+    if len(names) != count:
+        raise InvalidArgumentError(f"data: expected {len(names)} columns, found {count}")
+    return {name: np.ascontiguousarray(data[:, place]) for place, name in enumerate(names)}
+
+
+def _from_lazy(frame: Any) -> pa.RecordBatchReader:
+    """A lazy frame of Polars, computed while it is read."""
+    head = pa.RecordBatchReader.from_stream(frame.clear().collect())
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for part in frame.collect_batches(maintain_order=True):
+            yield from pa.RecordBatchReader.from_stream(part)
 
     return pa.RecordBatchReader.from_batches(head.schema, batches())

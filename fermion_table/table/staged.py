@@ -7,6 +7,7 @@ existing table changes, before `StagedTable.commit`.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -178,6 +179,8 @@ def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
     try:
         rows: Any = record_batch_reader(given)
     except InvalidArgumentError as error:
+        if isinstance(given, str | os.PathLike):  # of the right type
+            raise
         reason = str(error).removeprefix("data: ")
         wanted = "a pyarrow.Schema, or rows" if data is None else "rows"
         raise TypeError(f"{name}: expected {wanted} to take the schema from: {reason}") from error

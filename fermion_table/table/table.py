@@ -128,7 +128,9 @@ class Table:
             A directory, local or an fsspec URL.
         schema
             Its columns; every field gets an id. Or rows, which its columns are taken from: an Arrow
-            table or reader, a data frame, or what else `append` takes.
+            table or reader, a data frame, a list of dicts, files of other formats
+            (``rows.parquet``, ``dir/*.csv``, a directory with Hive partitions), or what else
+            `append` takes.
         data
             Its first rows, where the schema is given apart.
         partition_by
