@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 import warnings
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
-from fermion.engine import copied_array, one_batch, take_batch_rows
+from fermion.engine import copied_array, is_of_pandas, one_batch, take_batch_rows
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.sql_expressions import SqlExpression
@@ -47,6 +49,30 @@ def lit(value: Any) -> LiteralValue:
         Of the type of the column that is set.
     """
     return LiteralValue(value)
+
+
+def settled(value: Any) -> Any:
+    """A value, or a filter, that stays as it is: what the caller may change in it is copied.
+
+    A commit that is tried again reads it again.
+    """
+    if isinstance(value, LiteralValue):
+        return LiteralValue(settled(value.value))
+    if isinstance(value, (list, tuple)):
+        copied = [settled(each) for each in value]
+        return copied if isinstance(value, list) else tuple(copied)
+    if isinstance(value, Mapping):
+        return {settled(name): settled(each) for name, each in value.items()}
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, pa.Array):
+        return copied_array(value)
+    if isinstance(value, pa.Scalar):
+        stays = pat.is_primitive(value.type) or not value.is_valid
+        return value if stays else copied_array(repeat(value, 1))[0]
+    if isinstance(value, np.ndarray) or is_of_pandas(value):
+        return copy.deepcopy(value)
+    return value
 
 
 def read_assignments(

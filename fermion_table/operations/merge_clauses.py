@@ -29,7 +29,7 @@ from fermion.predicate import (
 )
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.operations.assignments import Assignment, evaluated, read_text
+from fermion_table.operations.assignments import Assignment, evaluated, read_text, settled
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.planning.filters import selected
 from fermion_table.schema.conversion import convert_batch, empty_columns, plan_writing
@@ -597,7 +597,7 @@ class MergeDescription(ABC):
         condition: Assignment,
         values: Mapping[str, Assignment] | None = None,
     ) -> Self:
-        clause = Clause(case, action, condition, values)
+        clause = Clause(case, action, settled(condition), settled(values))
         clauses = MergeClauses(self._on, (*self._clauses.clauses, clause))
         self._check(clause)
         self._clauses = clauses

@@ -18,7 +18,7 @@ from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind
-from fermion_table.operations.assignments import Assignment, assigned, read_assignments
+from fermion_table.operations.assignments import Assignment, assigned, read_assignments, settled
 from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.keyed_rows import (
     delete_rows,
@@ -262,7 +262,7 @@ class _Filtered:
             raise InvalidArgumentError(
                 "filter=None: expected a filter; pass 'TRUE' to select every row"
             )
-        self.given = given
+        self.given = settled(given)
         self._bound: tuple[int, TableFilter] | None = None
 
     def chosen(self, draft: Draft) -> TableFilter:
@@ -333,7 +333,7 @@ class Update(_Filtered):
     def __init__(self, given: Any, assignments: Mapping[str, Assignment]) -> None:
         super().__init__(given)
         mapping(assignments if assignments is not None else (), "assignments")
-        self.assignments = dict(assignments)
+        self.assignments = {name: settled(value) for name, value in assignments.items()}
 
     def apply(self, draft: Draft) -> None:
         """Write the changed rows to new files and delete the old ones; batches stay in place.
