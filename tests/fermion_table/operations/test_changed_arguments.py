@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fermion_table import Table
+from fermion_table import Table, lit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("list", pa.list_(pa.int64())), ("bytes", pa.binary())])
 
@@ -94,7 +94,7 @@ def test_a_value_that_is_changed_after_its_statement_is_set_as_it_was(
 ) -> None:
     value, change = made()
     memory = bytearray(b"x")
-    values = {"list": value, "bytes": memory}
+    values = {"list": value, "bytes": lit(memory)}
     with table.transaction() as transaction:
         if statement == "update":
             transaction.update("id = 1", values)
