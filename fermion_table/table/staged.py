@@ -179,9 +179,9 @@ def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
     try:
         rows: Any = record_batch_reader(given)
     except InvalidArgumentError as error:
-        if isinstance(given, str | os.PathLike):  # of the right type
-            raise
         reason = str(error).removeprefix("data: ")
+        if isinstance(given, str | os.PathLike):  # of the right type
+            raise InvalidArgumentError(f"{name}: {reason}") from error
         wanted = "a pyarrow.Schema, or rows" if data is None else "rows"
         raise TypeError(f"{name}: expected {wanted} to take the schema from: {reason}") from error
     if is_in_memory(given):
