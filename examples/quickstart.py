@@ -121,7 +121,7 @@ class Report:
 def size(table: Table) -> str:
     """Say how many files, rows and bytes the newest snapshot has."""
     totals = table.snapshot.totals
-    return f"{totals.files} files, {totals.rows:,} rows, {totals.bytes:,} bytes"
+    return f"{totals.files} files, {totals.live_rows:,} rows, {totals.bytes:,} bytes"
 
 
 # --- the five steps -------------------------------------------------------------------------------

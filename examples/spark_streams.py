@@ -46,7 +46,7 @@ def main() -> int:
             frame = stream.load(str(directory / "events")).where("kind = 'odd'")
             run(frame, directory / "odd", directory / "checkpoint")
             odd.refresh()
-            print(f"run {number + 1}: {odd.snapshot.totals.rows} rows, {odd.snapshot.message}")
+            print(f"run {number + 1}: {odd.snapshot.totals.live_rows} rows, {odd.snapshot.message}")
         run(frame, directory / "odd", directory / "checkpoint")  # nothing new: nothing is written
     finally:
         spark.stop()

@@ -146,7 +146,7 @@ class ColumnNotFoundError(FermionError, KeyError):
 
 
 def column_not_found(name: object, known: Iterable[str], *, where: str) -> ColumnNotFoundError:
-    """Build the error for a missing column, with up to three close matches.
+    """Build the error for a missing column, with those that differ by case, or close matches.
 
     Parameters
     ----------
@@ -157,8 +157,12 @@ def column_not_found(name: object, known: Iterable[str], *, where: str) -> Colum
     where
         The file or table searched, for the message.
     """
-    close = difflib.get_close_matches(str(name), list(known), n=3, cutoff=0.5)
+    names, asked = list(known), str(name)
+    alike = [each for each in names if each.casefold() == asked.casefold()]
+    close = difflib.get_close_matches(asked, names, n=3, cutoff=0.5)
     hint = f"; closest matches: {', '.join(map(repr, close))}" if close else ""
+    if alike:
+        hint = f"; names are case-sensitive: write {' or '.join(map(repr, alike))}"
     return ColumnNotFoundError(f"{where}: no column {name!r}{hint}")
 
 

@@ -136,7 +136,7 @@ def resolve(
     text = os.fspath(path)
     refuse_credentials(text)
     if isinstance(path, Path) or ("://" not in text and "::" not in text):
-        return None, text
+        return None, os.path.expanduser(text)
     # Only URLs need fsspec, which brings asyncio along: a fifth of what the first read would load.
     from fsspec.implementations.local import LocalFileSystem
 

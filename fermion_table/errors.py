@@ -3,6 +3,7 @@
 TableError (a fermion.FermionError)
 ├── TableNotFound          no table at this location; also a FileNotFoundError
 ├── TableExists            a table is there already; also a FileExistsError
+├── MissingDataFile        a snapshot names a file that is gone; also a FileNotFoundError
 ├── VersionNotFound        no such snapshot, tag, branch or time; also a LookupError
 ├── SchemaMismatch         data and table do not match, field by field; also a ValueError
 ├── CommitConflict         a concurrent commit makes this one impossible; nothing was published
@@ -32,6 +33,10 @@ class TableError(FermionError):
 
 class TableNotFound(TableError, FileNotFoundError):
     """There is no table at this location."""
+
+
+class MissingDataFile(TableError, FileNotFoundError):
+    """A file that a snapshot names is gone, though the snapshot has not expired."""
 
 
 class TableExists(TableError, FileExistsError):

@@ -305,7 +305,7 @@ def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
     if not isinstance(path, str) or not path:
         raise InvalidArgumentError(f"{what}: expected a path or a URL, found {path!r:.80}")
     refuse_credentials(path, what)
-    return path if "://" in path or "::" in path else os.path.abspath(path)
+    return path if "://" in path or "::" in path else os.path.abspath(os.path.expanduser(path))
 
 
 def parse_columns(text: str, option: str = "columns") -> list[str]:

@@ -28,7 +28,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "sql",
         metavar="SQL",
-        help="such as 'SELECT count(*) FROM events'; reads no other file, writes none",
+        help="such as 'SELECT max(\"at\") FROM events'; reads no other file, writes none; columns "
+        "called like words of SQL go in double quotes",
     )
     parser.add_argument(
         "sources",
@@ -54,25 +55,45 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
 
     shown = arguments.n if arguments.n is not None or arguments.json else ROWS_SHOWN
     with ExitStack() as opened, duckdb.connect() as connection:
+        columns: set[str] = set()
         for source in arguments.sources:
             name, location = _named(source)
-            scan = _scan(location, storage_options(arguments), opened)
-            connection.register(name, ScanDataset(scan))
+            rows = ScanDataset(_scan(location, storage_options(arguments), opened))
+            columns.update(rows.schema.names)
+            connection.register(name, rows)
         try:
             # A query answers, and writes no file: COPY ... TO, ATTACH and extensions are refused.
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
-            found = connection.sql(arguments.sql)
-            rows = _first(found, shown)
+            answer = _first(connection.sql(arguments.sql), shown)
+        except duckdb.ParserException as error:
+            hint = _hint(connection, arguments.sql, columns)
+            raise InvalidArgumentError(f"query: {error}{hint}") from error
         except duckdb.Error as error:
             raise InvalidArgumentError(f"query: {error}") from error
     if arguments.json:
-        console.print_json(rows_json(rows))
+        console.print_json(rows_json(answer))
     else:
-        print_rows(console, rows, whole=arguments.all)
-        if rows.num_rows == shown:
+        print_rows(console, answer, whole=arguments.all)
+        if answer.num_rows == shown:
             console.print("... there may be more rows (-n N shows more)")
     return 0
+
+
+def _hint(connection: Any, sql: str, columns: set[str]) -> str:
+    """Which columns of the query have to be quoted, as they are called like words of SQL."""
+    words = set(re.findall(r'(?<!["\w])\w+(?!["\w])', sql)) & columns
+    reserved = {
+        word
+        for word, category in connection.execute(
+            "SELECT keyword_name, keyword_category FROM duckdb_keywords()"
+        ).fetchall()
+        if category != "unreserved"
+    }
+    quoted = sorted(f'"{word}"' for word in words if word.lower() in reserved)
+    if not quoted:
+        return ""
+    return f"\nwords of SQL as columns go in double quotes: write {', '.join(quoted)}"
 
 
 def _first(relation: Any, count: int | None) -> pa.Table:

@@ -42,7 +42,7 @@ def _lines(table: Table) -> Iterator[str]:
     )
     for line in (snapshot.message or "").splitlines():
         yield f"    {line}"
-    live = totals.rows - totals.rows_deleted
+    live = totals.live_rows
     row = "stored row" if has_buckets(schema) else "row"
     yield f"{counted(live, row)} in {counted(totals.files, 'file')}, {size_text(totals.bytes)}"
     if totals.rows_deleted:
@@ -79,7 +79,7 @@ def _json(table: Table) -> dict[str, Any]:
         "author": snapshot.author,
         "message": snapshot.message,
         "snapshot_properties": snapshot.properties,
-        "rows": totals.rows - totals.rows_deleted,
+        "rows": totals.live_rows,
         "rows_deleted": totals.rows_deleted,
         "files": totals.files,
         "bytes": totals.bytes,

@@ -114,7 +114,7 @@ def drop_table(
     ignore_clones = check_bool(ignore_clones, "ignore_clones")
     store = open_store(path, storage_options=storage_options)
     text = os.fspath(path)
-    if "://" not in text and os.path.islink(text.rstrip(os.sep)):
+    if "://" not in text and os.path.islink(os.path.expanduser(text).rstrip(os.sep)):
         raise UnsafeStorage(f"{text}: a symbolic link; drop the table at the place it leads to")
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")

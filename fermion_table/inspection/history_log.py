@@ -88,5 +88,5 @@ def _row(snapshot: Snapshot) -> dict[str, Any]:
         "schema_id": snapshot.schema.id,
         **msgspec.structs.asdict(snapshot.deltas),
         "files": totals.files,
-        "rows": totals.rows - totals.rows_deleted,
+        "rows": totals.live_rows,
     }

@@ -9,7 +9,13 @@ from functools import partial
 
 import msgspec
 
-from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
+from fermion_table.errors import (
+    CorruptMetadata,
+    MissingDataFile,
+    TableError,
+    TableNotFound,
+    VersionNotFound,
+)
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest_store import read_stored
 from fermion_table.metadata.references import (
@@ -352,14 +358,22 @@ def until_expiry(store: AtomicStore, snapshot: Snapshot) -> Iterator[None]:
     ------
     VersionNotFound
         Says the earliest and the latest that there is.
+    MissingDataFile
+        The snapshot has not expired.
     """
     try:
         yield
     except (FileNotFoundError, CorruptMetadata) as error:
         expired = expired_meanwhile(store, snapshot)
-        if expired is None:
+        if expired is not None:
+            raise expired from error
+        if isinstance(error, TableError):
             raise
-        raise expired from error
+        raise MissingDataFile(
+            f"{store.location}: snapshot {snapshot.id} of branch {snapshot.branch!r} names a file "
+            f"that is gone: {error.filename or error}; expected that only expire_snapshots and "
+            "remove_orphan_files delete files"
+        ) from error
 
 
 def expiry_guard(

@@ -66,12 +66,23 @@ class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is live: files, rows stored, data bytes, rows of them that are deleted."""
+    """What is live: files, rows stored, data bytes, rows of them that are deleted.
+
+    `rows` counts what the files hold; `live_rows` what a scan shows.
+    """
 
     files: Natural = 0
     rows: Natural = 0
     bytes: Natural = 0
     rows_deleted: Natural = 0
+
+    @property
+    def live_rows(self) -> int:
+        """The rows without those that deletion vectors delete.
+
+        Of a primary-key table a scan may show fewer, as several of these rows may have one key.
+        """
+        return self.rows - self.rows_deleted
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -273,7 +284,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         facts = self._facts()
         return (
             f"<Snapshot {self.id} of branch {self.branch!r}: {self.kind} at {facts['time']}, "
-            f"{facts['rows']:,} rows in {facts['files']:,} files>"
+            f"{self.totals.live_rows:,} {self._rows} in {facts['files']:,} files>"
         )
 
     def _repr_html_(self) -> str:
@@ -288,13 +299,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             "author": self.author or None,
             "message": self.message,
             "schema": str(self.schema.id),
-            "rows": self.totals.rows - self.totals.rows_deleted,
+            self._rows: self.totals.live_rows,
             "files": self.totals.files,
             "bytes": self.totals.bytes,
             "rows added": self.deltas.rows_added,
             "files added": self.deltas.files_added,
             "files removed": self.deltas.files_removed,
         }
+
+    @property
+    def _rows(self) -> str:
+        """What the rows are that are counted: those of a key count as one when they are merged."""
+        return "stored rows" if PRIMARY_KEY in self.reader_features else "rows"
 
     @property
     def reference(self) -> SnapshotReference:

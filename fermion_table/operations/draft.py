@@ -28,6 +28,7 @@ from fermion_table.metadata.deletion_vector import (
     read_vector,
     write_vectors,
 )
+from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -310,7 +311,8 @@ class Draft:
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""
         (split,) = splits_of([entry], self.store)
-        return reader.read_file(split, rows=rows)
+        with until_expiry(self.store, self.base):
+            yield from reader.read_file(split, rows=rows)
 
     def batches(
         self, reader: SplitReader, entry: Entry, rows: RowRanges

@@ -75,7 +75,7 @@ def open_store(
     text = os.fspath(location)
     refuse_credentials(text, what)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):
-        return LocalStore(text, durability=durability, access=access)
+        return LocalStore(os.path.expanduser(text), durability=durability, access=access)
     try:
         filesystem, path = connect(text, storage_options)
     except ValueError as error:

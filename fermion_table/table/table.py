@@ -87,7 +87,7 @@ class Table:
         stored = "stored " if has_buckets(self.schema) else ""
         return (
             f"<Table {location_text(self.location)}, snapshot {self.snapshot.id}: "
-            f"{totals.rows:,} {stored}rows in {totals.files:,} files>"
+            f"{totals.live_rows:,} {stored}rows in {totals.files:,} files>"
         )
 
     def _repr_html_(self) -> str:
@@ -95,8 +95,7 @@ class Table:
         facts = {
             "snapshot": str(self.snapshot.id),
             "branch": self._state.branch,
-            "rows": None if has_buckets(self.schema) else totals.rows - totals.rows_deleted,
-            "stored rows": totals.rows if has_buckets(self.schema) else None,
+            "stored rows" if has_buckets(self.schema) else "rows": totals.live_rows,
             "files": totals.files,
             "bytes": totals.bytes,
             "columns": len(self.schema.fields),

@@ -208,7 +208,7 @@ def added(path: str, snapshot: Snapshot) -> Mapping[str, Any]:
         "files_added": snapshot.deltas.files_added,
         "rows_added": snapshot.deltas.rows_added,
         "bytes_added": snapshot.deltas.bytes_added,
-        "rows": snapshot.totals.rows,
+        "rows": snapshot.totals.live_rows,
     }
 
 

@@ -204,3 +204,22 @@ def test_a_short_repr_names_what_is_set_and_shows_no_credentials():
     )
     options = fermion.WriteOptions(bloom_filters=["a", "b", "c", "d"])
     assert repr(options) == ("WriteOptions(bloom_filters=('a', 'b', 'c', ... 1 more))")
+
+
+def test_rows_that_are_deleted_are_not_counted_as_rows(tmp_path):
+    table = Table.create(tmp_path / "t", {"a": range(10)})
+    table.delete("a < 3")
+    assert table.snapshot.totals.files == 1, "a deletion vector, the rows are stored still"
+    totals = table.snapshot.totals
+    assert (totals.rows, totals.rows_deleted, totals.live_rows) == (10, 3, 7)
+    assert "snapshot 2: 7 rows in 1 file" in repr(table)
+    assert ", 7 rows in 1 files>" in repr(table.snapshot)
+    assert "10" not in repr(table).rpartition("snapshot")[2]
+
+
+def test_rows_of_a_primary_key_table_are_said_to_be_stored(tmp_path):
+    table = Table.create(tmp_path / "k", {"a": [1, 2]}, primary_key="a")
+    table.upsert({"a": [1]})
+    for each in (table, table.snapshot):
+        assert "3 stored rows in 2 files" in repr(each)
+        assert "stored rows" in each._repr_html_()

@@ -89,7 +89,7 @@ def test_what_is_no_condition_of_one_row_is_refused(expression: pl.Expr, message
 
 
 def test_a_missing_column_names_the_closest() -> None:
-    with pytest.raises(ColumnNotFoundError, match="'City'; closest matches: 'city'"):
+    with pytest.raises(ColumnNotFoundError, match="'City'; names are case-sensitive: write 'city'"):
         parse_filter(pl.col("City").str.len_chars() == 1, ROWS.schema)
 
 

@@ -108,7 +108,7 @@ def test_conditions_of_every_kind_select_their_rows(
         ("nope(id) = 1", "nope.. is unknown"),
         ("wide + 1 = 2", "column wide: DuckDB has no type decimal256"),
         ("s.nope + 1 = 2", r"no column 's\.nope'"),
-        ("lower(City) = 'rome'", "'City'; closest matches: 'city'"),
+        ("lower(City) = 'rome'", "'City'; names are case-sensitive: write 'city'"),
         ('city = "Rome"', "double quotes are for names of columns: write 'Rome' for a text"),
         ('lower("it\'s") = city', "write 'it''s' for a text"),
         ("city < x'zz", "not a SQL condition"),

@@ -116,6 +116,16 @@ def test_a_query_reads_tables_and_files_by_name(run, made):
     assert "no table" in run("query", "FROM t", made / "t", status=1).lower()
 
 
+def test_a_query_that_names_a_word_of_sql_says_how_to_quote_it(run, tmp_path):
+    Table.create(tmp_path / "t", {"at": [1, 5], "order": [2, 3], "id": [1, 2]})
+    for query in ("SELECT at, order FROM t", 'SELECT max(at), "order" FROM t', "SELECT at FROM t"):
+        told = run("query", query, tmp_path / "t", status=2)
+        assert 'go in double quotes: write "at"' in told.replace("\n", " ")
+        assert ('"order"' in told.partition("write")[2]) == ("at, order" in query)
+    assert "double quotes" not in run("query", "SELECT id id id FROM t", tmp_path / "t", status=2)
+    assert "5" in run("query", 'SELECT max("at") FROM t', tmp_path / "t")
+
+
 def test_a_query_writes_no_file_and_reads_none_that_is_not_named(run, made, tmp_path):
     target = tmp_path / "out.csv"
     pa_csv = made / "rows.csv"

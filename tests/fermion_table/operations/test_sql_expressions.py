@@ -213,7 +213,7 @@ NOT_COMPUTED = {
     "fermion_rows": (ColumnNotFoundError, "no column"),
     "current_user": (ColumnNotFoundError, "no column 'current_user'"),
     "rowid": (ColumnNotFoundError, "no column 'rowid'"),
-    "Day": (ColumnNotFoundError, "no column 'Day'; closest matches: 'day'"),
+    "Day": (ColumnNotFoundError, "no column 'Day'; names are case-sensitive: write 'day'"),
     '"V "': (ColumnNotFoundError, "no column 'V '"),
     "s.nope": (InvalidArgumentError, "nope"),
     "v.c.d": (InvalidArgumentError, "v"),

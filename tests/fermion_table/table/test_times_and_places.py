@@ -12,8 +12,19 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fermion.errors import InvalidArgumentError
-from fermion_table import Table, TableExists, TableNotFound, UnsafeStorage, VersionNotFound
+import fermion
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion_table import (
+    Catalog,
+    MissingDataFile,
+    Table,
+    TableError,
+    TableExists,
+    TableNotFound,
+    UnsafeStorage,
+    VersionNotFound,
+    drop_table,
+)
 from fermion_table.commit import manifest_plan
 from fermion_table.moments import moment_of
 from fermion_table.storage.cache import shared_cache
@@ -225,3 +236,68 @@ def test_a_file_that_is_missing_without_an_expiry_is_no_expiry(table: Table) -> 
     table.expire_snapshots(older_than=AT_ONCE, retain_last=1)
     with pytest.raises(FileNotFoundError):
         scan.to_arrow()
+
+
+def test_a_missing_data_file_is_named_with_its_snapshot(table: Table) -> None:
+    table.update("a = 3", {"a": 4})
+    scan = table.scan()
+    for path in Path(table.location).rglob("data/*.fermion"):
+        path.unlink()
+    match = rf"{table.location}: snapshot 4 of branch 'main' names a file .*data/\w+\.fermion"
+    for read in (scan.to_arrow, scan.head, lambda: list(scan.to_batches()), scan.to_pandas):
+        with pytest.raises(MissingDataFile, match=match):
+            read()
+    with pytest.raises(MissingDataFile, match=match):
+        table.update("a = 1", {"a": 5})
+    assert {FileNotFoundError, TableError} <= set(MissingDataFile.__mro__)
+
+
+def test_a_tilde_is_the_home_directory_wherever_a_local_path_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(work)
+    rows = pa.table({"a": [1]})
+    table = Table.create("~/t", rows)
+    assert table.location == str(home / "t")
+    for path in ("~/t", Path("~/t"), "file://" + str(home / "t")):
+        assert Table.exists(path)
+        assert Table.open(path).scan().count() == 1
+    table.clone("~/clone")
+    catalog = Catalog.open("~/warehouse")
+    catalog.create_table("db.t", SCHEMA)
+    catalog.register_table("db.other", "~/t")
+    assert catalog.table("db.other").location == str(home / "t")
+    fermion.write_table(rows, "~/a.fermion")
+    fermion.to_parquet("~/a.fermion", "~/a.parquet")
+    fermion.from_parquet("~/a.parquet", "~/b.fermion")
+    assert fermion.read_table(Path("~/b.fermion")) == rows
+    with fermion.open("~/b.fermion", options=fermion.ReadOptions(memory_map=True)) as file:
+        assert file.count() == 1
+    drop_table("~/clone")
+    assert list(work.iterdir()) == [], "nothing beside the home directory"
+    assert {path.name for path in home.iterdir()} == {
+        *("t", "warehouse", "a.fermion", "a.parquet", "b.fermion")
+    }
+    fermion.write_table(rows, "./~b")
+    assert (work / "~b").exists()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.scan(filter="Name > 'a'"),
+        lambda t: t.scan(columns=["Name"]),
+        lambda t: t.delete("NAME = 'x'"),
+        lambda t: t.scan(filter=fermion.col("naMe") == "x"),
+    ],
+)
+def test_a_column_that_differs_by_case_is_said_to(
+    tmp_path: Path, read: Callable[[Table], Any]
+) -> None:
+    table = Table.create(tmp_path / "names", {"id": [1], "name": ["x"]})
+    with pytest.raises(ColumnNotFoundError, match="names are case-sensitive: write 'name'"):
+        read(table)
