@@ -44,8 +44,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.statistics.bounds import ColumnStatistics
     from fermion.version import __version__
     from fermion.writing.column_changes import add_columns, drop_columns, select_columns
-    from fermion.writing.file import Writer
-    from fermion.writing.table import write_table
+    from fermion.writing.file import Writer, write_table
 
 __getattr__ = load_when_asked_for(
     __name__,
@@ -86,7 +85,7 @@ __getattr__ = load_when_asked_for(
         "read_table": "reading.file",
         "select_columns": "writing.column_changes",
         "to_parquet": "parquet.convert",
-        "write_table": "writing.table",
+        "write_table": "writing.file",
     },
 )
 

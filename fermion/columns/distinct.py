@@ -10,9 +10,8 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns import validity
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind
-from fermion.columns.values import BinaryValues, Bits, Values
+from fermion.columns.values import BinaryValues, Bits, ColumnStreams, Values
 
 _CODE_BYTES = 8
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns import validity
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind
 from fermion.columns.validity import Validity
 from fermion.columns.values import (
     BinaryValues,
     Bits,
+    ColumnStreams,
     PhysicalKind,
     PhysicalType,
     Values,

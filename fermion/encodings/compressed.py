@@ -139,3 +139,19 @@ class CompressedNode(Encoding):
 def packed_recipe(codec: Codec, recipe: Recipe = PLAIN) -> Recipe:
     """The recipe of a node that holds another one compressed."""
     return Recipe(_IDS[codec], (recipe,))
+
+
+class Lz4Node(CompressedNode):
+    """Any node, as one LZ4 block."""
+
+    id = EncodingId.LZ4
+    name = "lz4"
+    codec = Codec.LZ4
+
+
+class ZstdNode(CompressedNode):
+    """Any node, as one zstd frame."""
+
+    id = EncodingId.ZSTD
+    name = "zstd"
+    codec = Codec.ZSTD

@@ -11,19 +11,18 @@ from __future__ import annotations
 from fermion.encodings.alp import DecimalFloats
 from fermion.encodings.bitmap import Bitmap
 from fermion.encodings.byte_stream_split import ByteStreamSplit
+from fermion.encodings.compressed import Lz4Node, ZstdNode
 from fermion.encodings.constant import Constant
 from fermion.encodings.delta import Delta
 from fermion.encodings.dictionary import Dictionary, DictionaryLocal, GlobalDictionary
 from fermion.encodings.encoding import Encoding
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.encodings.fsst import Fsst
-from fermion.encodings.lz4 import Lz4Node
 from fermion.encodings.narrow import Narrow
 from fermion.encodings.pcodec import PcodecBlocks
 from fermion.encodings.plain import Plain
 from fermion.encodings.rle import RunLength
 from fermion.encodings.split_lengths import SplitLengths
-from fermion.encodings.zstd import ZstdNode
 from fermion.errors import InvalidArgumentError
 
 ENCODINGS: dict[int, Encoding] = {

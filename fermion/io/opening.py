@@ -2,13 +2,84 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from typing import Any
 
-from fermion.io.buffer import BufferSource, buffer_of
-from fermion.io.mapped import MappedSource
-from fermion.io.source import FilesystemSource, LocalSource, Source
+from fermion.errors import file_is_closed, on_local_disk
+from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source, check_range
 from fermion.remote import TIMEOUT_S, resolve
+
+
+class MappedSource(LocalSource):
+    """A file of the local file system whose bytes are views of a mapping.
+
+    The mapping lasts as long as a view of it. A file that is truncated, or whose disk fails, ends
+    the process with SIGBUS when its bytes are looked at.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        super().__init__(path)
+        self._view: memoryview | None = memoryview(b"")
+        if self.size:  # an empty file can't be mapped
+            try:
+                with on_local_disk("map", self.name):
+                    mapping = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            except BaseException:
+                self.close()
+                raise
+            self._view = memoryview(mapping)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; a view of the mapping."""
+        view = self._view
+        if view is None:
+            raise file_is_closed(self.name)
+        check_range(self.name, self.size, offset, length)
+        return view[offset : offset + length]
+
+    def close(self) -> None:
+        """Close the descriptor, and let go of the mapping; a second call does nothing."""
+        self._view = None
+        super().close()
+
+
+class BufferSource:
+    """A file that lies in memory: any object with the buffer protocol."""
+
+    is_local = True
+
+    def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
+        self.name = name
+        self._view = memoryview(buffer).cast("B")
+        self.size: int | None = len(self._view)
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a view."""
+        return self._view[max(0, len(self._view) - length) :]
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """``length`` bytes from ``offset``; a view."""
+        check_range(self.name, self.size, offset, length)
+        return self._view[offset : offset + length]
+
+    def again(self) -> BufferSource:
+        """The same bytes."""
+        return BufferSource(self._view, self.name)
+
+    def close(self) -> None:
+        """The buffer is the caller's."""
+
+
+def buffer_of(given: Any, name: str) -> memoryview:
+    """The bytes of an object with the buffer protocol; names the parameter if it has none."""
+    try:
+        return memoryview(given)
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a path, a URL or an object with the buffer protocol, found "
+            f"{type(given).__name__}"
+        ) from None
 
 
 def open_source(

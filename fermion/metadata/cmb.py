@@ -53,6 +53,7 @@ from fermion.layout import (
     StreamType,
     align,
 )
+from fermion.metadata.footer import Footer
 
 _HEADER = struct.Struct("<II")
 _STREAM = struct.Struct("<BBHI")
@@ -295,38 +296,30 @@ class ColumnBlock:
         The block's bytes; views into it are kept.
     stream_types
         What the schema says: types of the column's streams in ordinal order.
-    num_stripes
-        What the footer says.
-    chunk_stop
-        Where chunk bytes must end: the start of the CMB area.
-    file_size
-        Bytes of the file.
+    footer
+        Of the file.
     where
         File and column, for messages.
-    sizes
-        Sizes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC, FULL_CHUNK_DESC, PAGE_META as the
-        footer has them.
-    offset, place_key
-        Where the block lies in the file, and what its checksum is bound to that place with.
+    offset
+        Where the block lies in the file.
     """
 
     def __init__(
         self,
         data: memoryview,
         stream_types: Sequence[StreamType],
-        num_stripes: int,
-        chunk_stop: int,
-        file_size: int,
+        footer: Footer,
         where: str,
-        sizes: Sequence[int],
         offset: int,
-        place_key: int,
     ) -> None:
         self._data, self.where = data, where
-        self.chunk_stop, self._file_size = chunk_stop, file_size
+        self.chunk_stop, self._file_size = footer.cmb_offset, footer.file_length
         self._types = stream_types
-        self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = sizes
-        self._check_frame(offset, place_key)
+        self._stripe_size, stream_size, self._simple_size, self._full_size, self._page_size = (
+            footer.sizes
+        )
+        self._check_frame(offset, footer.place_key)
+        num_stripes = footer.num_stripes
         num_streams, stripes = _HEADER.unpack_from(data)
         if num_streams != len(stream_types) or stripes != num_stripes:
             raise self.error(

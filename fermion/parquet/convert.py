@@ -27,7 +27,7 @@ from fermion.errors import (
     InvalidFileError,
     UnsupportedTypeError,
 )
-from fermion.io.buffer import buffer_of
+from fermion.io.opening import buffer_of
 from fermion.io.sink import Sink, check_target, open_sink
 from fermion.io.source import PathLike
 from fermion.metadata.file_info import FileInfo

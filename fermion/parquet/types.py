@@ -29,8 +29,8 @@ import pyarrow.types as pat
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, Order, column_node, strip_wrappers
+from fermion.columns.values import ColumnStreams
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 
 DECIMAL_DIGITS_MAX = 76

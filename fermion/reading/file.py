@@ -15,7 +15,7 @@ import pyarrow as pa
 from fermion.arguments import flag, integer, integers
 from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import empty_columns, take_rows
-from fermion.display import location_text
+from fermion.display import html_facts, html_table, location_text, type_text
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
@@ -23,7 +23,6 @@ from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSo
 from fermion.options import ReadOptions, SortKey, read_options, thread_count
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
-from fermion.reading.notebook import file_html
 from fermion.reading.projection import (
     ColumnName,
     Projected,
@@ -490,3 +489,21 @@ def read_table(
     """Read a file as a table; parameters and errors are those of `FermionFile.read`."""
     with open_file(path, storage_options=storage_options) as file:
         return file.read(columns, filter=filter)
+
+
+def file_html(index: FileIndex, *, is_closed: bool) -> str:
+    """What the end of the file says, which has been read; of a closed file without its columns."""
+    footer = index.footer
+    facts = {
+        "rows": footer.num_rows,
+        "columns": footer.num_columns,
+        "stripes": footer.num_stripes,
+        "bytes": footer.file_length,
+        "format version": f"{footer.major}.{footer.minor}",
+        "closed": True if is_closed else None,
+    }
+    html = html_facts(f"FermionFile {location_text(index.where)}", facts)
+    if is_closed:
+        return html
+    rows = ((field.name, type_text(field.type), field.nullable) for field in index.schema)
+    return html + html_table("", ("name", "type", "nullable"), rows, footer.num_columns)

@@ -455,17 +455,7 @@ class FileIndex:
         if ordinal < footer.num_columns:
             node = self.node(ordinal)
             types, name = node.stream_types(), repr(node.name)
-        block = ColumnBlock(
-            data,
-            types,
-            footer.num_stripes,
-            footer.cmb_offset,
-            footer.file_length,
-            f"{self.where}: column {name}",
-            footer.sizes,
-            offset,
-            footer.place_key,
-        )
+        block = ColumnBlock(data, types, footer, f"{self.where}: column {name}", offset)
         block.check_stripe_rows(self.stripe_rows)
         return block
 

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.filled import check_filled
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.validity import to_flags
-from fermion.columns.values import Bits, Values, slice_values
+from fermion.columns.values import Bits, ColumnStreams, Values, slice_values
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io.source import CountingSource, Source

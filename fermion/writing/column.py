@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.shred import shred
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, Order, column_node
 from fermion.columns.values import (
     BITS,
     UINT32,
     BinaryValues,
     Bits,
+    ColumnStreams,
     PhysicalKind,
     PhysicalType,
     Values,

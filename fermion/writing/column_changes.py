@@ -287,12 +287,10 @@ class _ColumnAppender(Writer):
         ordered = ordered.joined(self._ordered, len(self._kept))
         end = build_end(
             blank_footer(
-                cmb_offset=cmb_offset,
-                cmb_length=self._position - cmb_offset,
-                num_columns=len(schema),
+                cmbs=(cmb_offset, self._position - cmb_offset),
+                columns=(len(schema), footer.num_system_columns),
                 num_rows=footer.num_rows,
                 num_stripes=footer.num_stripes,
-                num_system_columns=footer.num_system_columns,
                 settings=self._changed_settings(bool(order)),
                 identity=self._identity,
                 incompat=footer.incompat | Incompat.EXT_CIT,

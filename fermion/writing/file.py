@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag, integer
-from fermion.columns.arrow_input import batches_of, is_in_memory
+from fermion.columns.arrow_input import batches_of, is_in_memory, record_batch_reader
 from fermion.columns.batch_copies import BatchCopier, is_plain
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
 from fermion.columns.types import Node
@@ -34,7 +34,13 @@ from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import FileIdentity, build_head
 from fermion.metadata.schema_area import build_schema_area
 from fermion.metadata.sort_order import OrderCheck, build_sort_order, sort_ordinals
-from fermion.options import WriteOptions, columns_per_task, thread_count, write_options
+from fermion.options import (
+    WriteOptions,
+    WriteOverrides,
+    columns_per_task,
+    thread_count,
+    write_options,
+)
 from fermion.pages.batches import BatchLog, encode_batches
 from fermion.pages.encoded import EncodedStream
 from fermion.pages.frame import bind_page, bind_pages
@@ -526,3 +532,38 @@ class Writer:
             settings |= Setting.ALIGN64
         kind = ChecksumKind[self.options.checksum.upper()]
         return int(settings) | kind << SETTING_CHECKSUM_SHIFT
+
+
+def write_table(
+    data: Any,
+    path: PathLike | Any,
+    *,
+    options: WriteOptions | None = None,
+    storage_options: dict[str, Any] | None = None,
+    **overrides: Unpack[WriteOverrides],
+) -> FileInfo:
+    """Write any Arrow producer to one file.
+
+    Parameters
+    ----------
+    data
+        A table, batch, reader, iterable of batches, data frame or ``__arrow_c_stream__`` object.
+    path
+        A path, an fsspec URL, or any object with ``write()``.
+    options, overrides
+        `WriteOptions`, and single options that replace theirs: ``profile="compact"``.
+
+    Returns
+    -------
+    What was written.
+
+    Raises
+    ------
+    UnsupportedTypeError, InvalidArgumentError
+        Nothing is left at ``path`` then.
+    """
+    chosen = write_options(options).with_overrides(overrides)
+    reader = record_batch_reader(data)
+    with Writer(path, reader.schema, options=chosen, storage_options=storage_options) as writer:
+        writer.write(reader, copy=not is_in_memory(data))
+        return writer.close()

@@ -85,12 +85,10 @@ class FileContents:
         area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)
         cit = build_cit(cmb_offset, lengths) if indexed else b""
         footer = blank_footer(
-            cmb_offset=cmb_offset,
-            cmb_length=len(area),
-            num_columns=len(self.plans),
+            cmbs=(cmb_offset, len(area)),
+            columns=(len(self.plans), int(self.batch_records is not None)),
             num_rows=sum(self.stripe_rows),
             num_stripes=len(self.stripe_rows),
-            num_system_columns=int(self.batch_records is not None),
             settings=self.settings,
             identity=self.identity,
         )
@@ -120,18 +118,25 @@ class FileContents:
 
 def blank_footer(
     *,
-    cmb_offset: int,
-    cmb_length: int,
-    num_columns: int,
+    cmbs: tuple[int, int],
+    columns: tuple[int, int],
     num_rows: int,
     num_stripes: int,
-    num_system_columns: int,
     settings: int,
     identity: FileIdentity,
     incompat: int = 0,
     sizes: tuple[int, ...] = KNOWN_SIZES,
 ) -> Footer:
-    """A footer that does not say yet where what follows the CMB area is."""
+    """A footer that does not say yet where what follows the CMB area is.
+
+    Parameters
+    ----------
+    cmbs
+        Offset and length of the CMB area.
+    columns
+        How many there are, and how many system columns behind them.
+    """
+    (cmb_offset, cmb_length), (num_columns, num_system_columns) = cmbs, columns
     return Footer(
         schema_offset=0,
         schema_length=0,

@@ -32,6 +32,27 @@ from fermion_table.writing.changelog_writer import ChangelogWriter, Changes
 from fermion_table.writing.partition import partition_of
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedOn:
+    """What the compaction of trees is planned on.
+
+    Attributes
+    ----------
+    store, key
+        Of the table.
+    snapshot
+        Whose live files are compacted.
+    schema, schemas
+        The table's, and those that the files were written with, by id.
+    """
+
+    store: AtomicStore
+    key: PrimaryKey
+    snapshot: Snapshot
+    schema: TableSchema
+    schemas: Mapping[int, TableSchema]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeChangelog:
     """The state of a tree before and after a compaction settles all of its rows. Picklable.
@@ -100,14 +121,7 @@ class TreeChangelog:
 
 
 def tree_changelog(
-    entries: Sequence[Entry],
-    key: PrimaryKey,
-    snapshot: Snapshot,
-    *,
-    store: AtomicStore,
-    schema: TableSchema,
-    schemas: Mapping[int, TableSchema],
-    takes_all: bool,
+    table: PlannedOn, entries: Sequence[Entry], *, takes_all: bool
 ) -> tuple[Producer | None, TreeChangelog | None]:
     """What records the changes of a compaction of a tree, and what it has to record.
 
@@ -118,6 +132,7 @@ def tree_changelog(
     takes_all
         Whether the compaction takes all runs, to the top level. It takes those of level 0 always.
     """
+    key, snapshot, schema = table.key, table.snapshot, table.schema
     producer = key.options.changelog_producer
     if producer not in ("lookup", "full_compaction"):
         return None, None
@@ -127,10 +142,10 @@ def tree_changelog(
     ids = {schema.id, snapshot.schema.id, *(entry.schema_id for entry in entries)}
     bare = msgspec.structs.replace(snapshot, manifests=(), tail=(), delta=Delta(), changelog=None)
     changelog = TreeChangelog(
-        store=store,
+        store=table.store,
         snapshot=bare,
         schema=schema,
-        schemas={each: schemas[each] for each in ids},
+        schemas={number: table.schemas[number] for number in ids},
         settled=tuple(msgspec.structs.replace(entry, stats={}) for entry in settled),
         fresh=tuple(msgspec.structs.replace(entry, stats={}) for entry in fresh),
         bucket=entries[0].bucket or 0,

@@ -16,14 +16,14 @@ from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
-from fermion_table.compaction.tree_changelog import TreeChangelog, tree_changelog
+from fermion_table.compaction.tree_changelog import PlannedOn, TreeChangelog, tree_changelog
 from fermion_table.merge_engines.key_groups import Unfoldable, is_retraction
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
 from fermion_table.metadata.bucket_counts import bucket_counts
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Producer, Snapshot
+from fermion_table.metadata.snapshot import Producer
 from fermion_table.options import MIB
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.partition_pruning import partitions_that_may_match
@@ -33,7 +33,6 @@ from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
-from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.section_reader import KeyedRows, merged_rows
 from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.deletions import without_nulls
@@ -227,13 +226,9 @@ class TreeTask(CompactionTask):
 
 
 def tree_tasks(
+    table: PlannedOn,
     entries: Sequence[Entry],
-    key: PrimaryKey,
-    snapshot: Snapshot,
     *,
-    store: AtomicStore,
-    schema: TableSchema,
-    schemas: Mapping[int, TableSchema],
     target_bytes: int,
     now_ms: int,
     is_full: bool = False,
@@ -246,10 +241,6 @@ def tree_tasks(
     ----------
     entries
         All live files of the snapshot.
-    key
-        Of the table.
-    schema, schemas
-        The table's, and those that the files were written with, by id.
     target_bytes
         What a file should have.
     now_ms
@@ -267,10 +258,11 @@ def tree_tasks(
     CorruptMetadata
         A file that is no part of a tree, or files of one run with keys in common.
     """
+    key, schema, schemas = table.key, table.schema, table.schemas
     trees = trees_of(entries, key)
     counts = bucket_counts(entries, schemas)
     options, settings = universal_options(key.options), key.options.compaction
-    due = due_trees(trees, options, settings, snapshot, store=store, now_ms=now_ms)
+    due = due_trees(trees, options, settings, table.snapshot, store=table.store, now_ms=now_ms)
     expired = expired_rows(key, now_ms)
 
     def has_expired(file: TreeFile) -> bool:
@@ -294,13 +286,9 @@ def tree_tasks(
         if plan is None:
             continue
         task = _task(
+            table,
             trees[tree],
             plan,
-            key,
-            snapshot,
-            store=store,
-            schema=schema,
-            schemas=schemas,
             settings=WriteSettings(target_file_bytes=target_bytes, source="compact"),
             bucket=tree[1],
             total_buckets=counts[tree[0]],
@@ -311,14 +299,10 @@ def tree_tasks(
 
 
 def _task(
+    table: PlannedOn,
     files: Sequence[TreeFile],
     plan: TreePlan,
-    key: PrimaryKey,
-    snapshot: Snapshot,
     *,
-    store: AtomicStore,
-    schema: TableSchema,
-    schemas: Mapping[int, TableSchema],
     settings: WriteSettings,
     bucket: int,
     total_buckets: int,
@@ -327,24 +311,20 @@ def _task(
     """What carries out the plan of a tree with some files."""
     inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
     others = [file.entry for run in (plan.upgrades, *plan.older) for file in run]
-    read, fields = [*inputs, *others], schema.fields
+    read, fields = [*inputs, *others], table.schema.fields
     producer, changelog = tree_changelog(
+        table,
         [file.entry for file in files],
-        key,
-        snapshot,
-        store=store,
-        schema=schema,
-        schemas=schemas,
         takes_all=plan.unit.run_count == len(sorted_runs(files)),
     )
     return TreeTask(
-        store=store,
+        store=table.store,
         group=CompactionGroup(tuple(map(slim, inputs))),
-        schema=schema,
-        key=key,
-        reader=column_reader(read, store, fields, fields, schemas, key=key),
+        schema=table.schema,
+        key=table.key,
+        reader=column_reader(read, table.store, fields, fields, table.schemas, key=table.key),
         settings=settings,
-        snapshot_id=snapshot.id,
+        snapshot_id=table.snapshot.id,
         bucket=bucket,
         total_buckets=total_buckets,
         level=plan.unit.output_level,

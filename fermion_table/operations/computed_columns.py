@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -94,13 +94,11 @@ class FinishedColumns:
         owned.delete()
 
 
-class ComputedColumns(ColumnChange):
-    """What `Table.add_columns_with` does.
+class Computation(NamedTuple):
+    """How columns are computed.
 
-    Parameters
+    Attributes
     ----------
-    publisher, metadata
-        As of a `ColumnChange`.
     function
         From a record batch to the new columns of its rows.
     read
@@ -109,6 +107,23 @@ class ComputedColumns(ColumnChange):
         The new ones.
     batch_rows
         Rows a call, at most.
+    """
+
+    function: Callable[[pa.RecordBatch], Any]
+    read: tuple[PathLike, ...]
+    columns: pa.Schema
+    batch_rows: int
+
+
+class ComputedColumns(ColumnChange):
+    """What `Table.add_columns_with` does.
+
+    Parameters
+    ----------
+    publisher, metadata
+        As of a `ColumnChange`.
+    computation
+        What is computed.
     threads
         Files computed side by side; None takes the number of processors.
     progress
@@ -123,21 +138,15 @@ class ComputedColumns(ColumnChange):
         self,
         publisher: Publisher,
         metadata: CommitMetadata,
-        function: Callable[[pa.RecordBatch], Any],
+        computation: Computation,
         *,
-        read: tuple[PathLike, ...],
-        columns: pa.Schema,
-        batch_rows: int,
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
         resume: FinishedColumns | None = None,
         runner: ColumnRunner | None = None,
     ) -> None:
         super().__init__(publisher, "add_columns_with", metadata)
-        self._function = function
-        self._read = read
-        self._columns = columns
-        self._batch_rows = batch_rows
+        self._function, self._read, self._columns, self._batch_rows = computation
         self._threads = threads or os.cpu_count() or 1
         self._progress = progress
         self._resumed = resume

@@ -16,6 +16,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.column_commit import check_append_table
 from fermion_table.operations.column_expressions import ColumnExpressions
 from fermion_table.operations.computed_columns import (
+    Computation,
     ComputedColumns,
     FinishedColumns,
     check_new_columns,
@@ -117,10 +118,7 @@ def add_columns_with(
     change = ComputedColumns(
         state.publisher,
         metadata,
-        function,
-        read=columns,
-        columns=new,
-        batch_rows=batch_rows,
+        Computation(function, columns, new, batch_rows),
         threads=threads,
         progress=progress,
         resume=resume,

@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from fermion.forks import Lock
 from fermion_table.compaction.run import run_compaction
 from fermion_table.compaction.task import CompactionTask
+from fermion_table.compaction.tree_changelog import PlannedOn
 from fermion_table.compaction.tree_task import tree_tasks
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.merging.sections import sorted_runs
@@ -82,12 +83,8 @@ def planned_trees(
     """What is to be compacted of the snapshot that is seen (see `tree_tasks`)."""
     with in_time(state.store), until_expiry(state.store, state.snapshot):
         return tree_tasks(
+            PlannedOn(state.store, key, state.snapshot, state.schema, state.schemas),
             live_entries(state.store, state.snapshot, keep_unknown=True),
-            key,
-            state.snapshot,
-            store=state.store,
-            schema=state.schema,
-            schemas=state.schemas,
             target_bytes=target_bytes,
             now_ms=now_ms(),
             is_full=is_full,

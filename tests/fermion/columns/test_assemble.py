@@ -12,9 +12,8 @@ from hypothesis import given
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, column_node
-from fermion.columns.values import BinaryValues, Bits
+from fermion.columns.values import BinaryValues, Bits, ColumnStreams
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_types, random_array

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from fermion.columns import values as physical_values
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.streams import ColumnStreams
 from fermion.columns.types import Node, NodeKind, column_node
-from fermion.columns.values import BinaryValues, Bits
+from fermion.columns.values import BinaryValues, Bits, ColumnStreams
 from fermion.errors import UnsupportedTypeError
 from tests.equality import assert_logically_equal
 from tests.strategies import arrow_arrays, arrow_types, chunked_arrays, random_array

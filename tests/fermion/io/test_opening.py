@@ -15,7 +15,7 @@ import pytest
 import fermion
 from fermion import ReadOptions
 from fermion.errors import ChecksumError, FermionError, InvalidFileError, TruncatedFileError
-from fermion.io.mapped import MappedSource
+from fermion.io.opening import MappedSource
 from fermion.io.source import LocalSource
 from tests.processes import in_fork
 
