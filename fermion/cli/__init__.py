@@ -1,11 +1,13 @@
 """The command line: `fermion inspect`, `schema`, `head`, `verify`, `convert` and others."""
 
 from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli.convert import PARQUET_SUFFIXES
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.program import main
 from fermion.cli.wording import counted, rows_json, size_text
 
 __all__ = [
+    "PARQUET_SUFFIXES",
     "add_html",
     "add_storage_options",
     "check_html",

@@ -19,6 +19,7 @@ from fermion_table.cli import (
     schema,
     show,
     tag,
+    transfer,
     verify,
 )
 from fermion_table.cli.printing import Console
@@ -46,6 +47,9 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, Command] = {
+    "create": transfer.Create(),
+    "import": transfer.Import(),
+    "export": transfer.Export(),
     "log": log,
     "show": show,
     "files": files,

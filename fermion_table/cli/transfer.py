@@ -1,0 +1,197 @@
+"""`fermion table create`, `import`, `export`: rows between files of other formats and a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from fermion.cli import PARQUET_SUFFIXES, add_storage_options, counted, rows_json, storage_options
+from fermion.errors import InvalidArgumentError
+from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.printing import Console
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.table.table import Table
+
+_FILES = "files of rows, a pattern in quotes, or a directory: Parquet, CSV, JSON lines, Arrow, ORC"
+
+
+class Create:
+    """`fermion table create`."""
+
+    HELP = "make a table from files of other formats"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        parser.add_argument("path", metavar="PATH", help="directory or URL of the new table")
+        parser.add_argument("files", metavar="FILES", help=_FILES)
+        for option, help_ in (
+            ("--partition-by", 'a column, or a function of one such as "day(at)"'),
+            ("--primary-key", "a column that identifies rows"),
+            ("--sort-by", "a column that the rows of each file are sorted by"),
+        ):
+            parser.add_argument(
+                option, action="append", metavar="COLUMN", help=f"{help_}; may be repeated"
+            )
+        parser.add_argument(
+            "--property", action="append", default=[], metavar="NAME=VALUE", help="a setting"
+        )
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        add_storage_options(parser)
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> bool:
+        """Make the table and print what it holds."""
+        properties = dict[str, str]()
+        for setting in arguments.property:
+            name, equals, value = setting.partition("=")
+            if not equals:
+                raise InvalidArgumentError(f"--property {setting}: expected NAME=VALUE")
+            properties[name] = value
+        table = Table.create(
+            arguments.path,
+            arguments.files,
+            partition_by=arguments.partition_by,
+            primary_key=arguments.primary_key,
+            sort_by=arguments.sort_by,
+            properties=properties,
+            storage_options=storage_options(arguments),
+        )
+        _print_snapshot(table.snapshot, arguments, console)
+        return True
+
+
+class Import:
+    """`fermion table import`."""
+
+    HELP = "append rows of files of other formats, or upsert them into a table with a primary key"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        add_table(parser)
+        parser.add_argument("files", metavar="FILES", help=_FILES)
+        parser.add_argument(
+            "--add-columns", action="store_true", help="add columns that the table lacks"
+        )
+        parser.add_argument("--message", "-m", metavar="TEXT", help="description")
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> bool:
+        """Write the rows as one snapshot."""
+        table = open_table(arguments)
+        write = table.upsert if table.schema.primary_key else table.append
+        snapshot = write(
+            arguments.files,
+            schema_mode="merge" if arguments.add_columns else None,
+            message=arguments.message,
+        )
+        _print_snapshot(snapshot, arguments, console)
+        return True
+
+
+class Export:
+    """`fermion table export`."""
+
+    HELP = "write rows to a file: Parquet, CSV or JSON lines"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+        add_table(parser)
+        add_version(parser)
+        parser.add_argument("target", metavar="FILE", help="such as rows.parquet, rows.csv.gz")
+        parser.add_argument(
+            "--column", action="append", metavar="NAME", help="only this one; may be repeated"
+        )
+        parser.add_argument("--filter", metavar="SQL", help="such as \"price > 10 AND s.b = 'x'\"")
+
+    def run(self, arguments: argparse.Namespace, console: Console) -> bool:
+        """Write the rows; the file has its name when it is complete."""
+        target = Path(os.path.expanduser(arguments.target))
+        write = _writer_for(target)
+        scan = open_table(arguments).scan(columns=arguments.column, filter=arguments.filter)
+        with _complete(target) as unfinished:
+            rows = write(scan.to_reader(), unfinished)
+        if arguments.json:
+            console.print_json({"path": str(target), "rows": rows})
+        else:
+            console.print(f"{target}: {counted(rows, 'row')}")
+        return True
+
+
+def _print_snapshot(snapshot: Snapshot, arguments: argparse.Namespace, console: Console) -> None:
+    rows = snapshot.totals.rows
+    if arguments.json:
+        console.print_json({"snapshot_id": snapshot.id, "rows": rows})
+    else:
+        console.print(f"snapshot {snapshot.id}: the table stores {counted(rows, 'row')}")
+
+
+def _writer_for(target: Path) -> Callable[[pa.RecordBatchReader, Path], int]:
+    """What writes files of a suffix; it returns the number of rows."""
+    name = target.name.lower()
+    plain = name.removesuffix(".gz").removesuffix(".zst")
+    if name.endswith(PARQUET_SUFFIXES):
+        return _write_parquet
+    if plain.endswith((".csv", ".tsv")):
+        return _write_csv
+    if plain.endswith((".json", ".jsonl", ".ndjson")):
+        return _write_json_lines
+    raise InvalidArgumentError(
+        f"{target}: expected a suffix of {', '.join(PARQUET_SUFFIXES)}, .csv, .tsv, .json, .jsonl, "
+        f".ndjson (of text also with .gz or .zst), found {target.suffix or 'none'}"
+    )
+
+
+@contextmanager
+def _complete(target: Path) -> Iterator[Path]:
+    """A path beside the target, which gets its name when all went well."""
+    if target.exists():
+        raise InvalidArgumentError(f"{target}: expected a new file, found one that exists")
+    unfinished = target.with_name(f".{os.getpid()}.{target.name}")
+    try:
+        yield unfinished
+        os.replace(unfinished, target)
+    finally:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()
+
+
+def _write_parquet(rows: pa.RecordBatchReader, path: Path) -> int:
+    import pyarrow.parquet as parquet
+
+    count = 0
+    with parquet.ParquetWriter(path, rows.schema, compression="zstd") as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _write_csv(rows: pa.RecordBatchReader, path: Path) -> int:
+    import pyarrow.csv as csv
+
+    delimiter = "\t" if ".tsv" in path.name.lower() else ","
+    count = 0
+    with (
+        pa.output_stream(path, compression="detect") as out,
+        csv.CSVWriter(
+            out, rows.schema, write_options=csv.WriteOptions(delimiter=delimiter)
+        ) as writer,
+    ):
+        for batch in rows:
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _write_json_lines(rows: pa.RecordBatchReader, path: Path) -> int:
+    count = 0
+    with pa.output_stream(path, compression="detect") as out:
+        for batch in rows:
+            for row in rows_json(pa.Table.from_batches([batch])):
+                out.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+            count += batch.num_rows
+    return count
