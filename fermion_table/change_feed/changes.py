@@ -34,7 +34,6 @@ from fermion_table.change_feed.keyed_changes import DELETE, INSERT, KeyedChanges
 from fermion_table.change_feed.recorded_changes import RecordedChanges
 from fermion_table.change_feed.recorded_interval import RecordedInterval, producer_of
 from fermion_table.change_feed.row_difference import pick_rows, rows_apart
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.history import until_expiry
 from fermion_table.metadata.manifest import Entry
@@ -45,7 +44,7 @@ from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.scanning.scan import FileScan
-from fermion_table.schema.schema import PathLike, TableSchema
+from fermion_table.schema.schema import PathLike, TableSchema, has_buckets
 from fermion_table.storage.store import AtomicStore, in_time
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from functools import partial
 import fermion
 from fermion.errors import FermionError
 from fermion_table.checks.verify import VerifyReport, verify
-from fermion_table.metadata.file_identity import check_identity
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.shared_files import SharedFiles, options_for
+from fermion_table.reading.split_reader import check_identity
 from fermion_table.storage.store import AtomicStore, access_of
 
 

@@ -33,7 +33,7 @@ from fermion_table.metadata.snapshot import (
     decode_snapshot,
 )
 from fermion_table.storage import json_codec
-from fermion_table.storage.checked_reads import read_hashed
+from fermion_table.storage.checked_objects import read_hashed
 from fermion_table.storage.location import location_size
 from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,

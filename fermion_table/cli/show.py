@@ -9,7 +9,7 @@ from typing import Any
 from fermion.cli import counted, size_text
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, time_text
-from fermion_table.keys.key_changes import has_buckets
+from fermion_table.schema.schema import has_buckets
 from fermion_table.table.table import Table
 
 HELP = "show a snapshot: time, author, rows, files and bytes; properties, tags, branches"

@@ -25,7 +25,7 @@ from fermion_table.commit.branch_replay import (
     overlap,
 )
 from fermion_table.commit.branch_schema import SchemaClash, merged_schema, new_ids
-from fermion_table.commit.bucket_check import bucket_conflict
+from fermion_table.commit.committed_files import bucket_conflict
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of

@@ -35,8 +35,8 @@ from fermion_table.metadata.shared_files import (
 )
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.schema import decode_schema
+from fermion_table.storage.checked_objects import check_readable
 from fermion_table.storage.location import open_store, refuse_nested
-from fermion_table.storage.metadata_check import check_readable
 from fermion_table.storage.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, unique_name
 from fermion_table.storage.store import AtomicStore
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from fermion.redaction import logger
-from fermion_table.commit.bucket_check import bucket_conflict
-from fermion_table.commit.committed_files import refuse_committed, refuse_missing
+from fermion_table.commit.committed_files import bucket_conflict, refuse_committed, refuse_missing
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
 from fermion_table.commit.create_if_absent import (

@@ -1,4 +1,4 @@
-"""Whether files that a writer made have been committed before: each may be only once.
+"""Whether files that a writer made may be committed: each once, stored, and in buckets that fit.
 
 The names of data files are unique, and a writer makes them after it has seen a snapshot. No
 snapshot up to that one can name them, so the commits after it tell whether one of them added them.
@@ -6,6 +6,7 @@ snapshot up to that one can name them, so the commits after it tell whether one 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Container, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -13,14 +14,18 @@ import msgspec
 
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.argument_checks import described
-from fermion_table.commit.request import WrittenFiles, check_names_once
+from fermion_table.commit.request import NewSchema, WrittenFiles, check_names_once
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
+from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import latest, load_parent
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import locate, manifest_files
+from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.planning.plan import LiveFiles
+from fermion_table.schema.schema import TableSchema, decode_schema
 from fermion_table.storage import owned_files
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import check_path
@@ -234,3 +239,52 @@ def _live_or_gone(store: AtomicStore, base: Snapshot, files: frozenset[str]) -> 
         if not store.exists(file):
             found[file] = "it is not stored any more, as if it had been committed and removed"
     return found
+
+
+def bucket_conflict(
+    store: AtomicStore,
+    base: Snapshot,
+    added: Sequence[Entry],
+    removed: AbstractSet[str],
+    schema: NewSchema | None,
+) -> str | None:
+    """Why files can't be added to a snapshot; None if they can.
+
+    Metadata is read only if the setting ``bucket`` of the table was changed.
+
+    Parameters
+    ----------
+    added
+        The new files.
+    removed
+        Files that go in the same commit.
+    schema
+        That the commit brings.
+    """
+    new = [entry for entry in added if entry.bucket is not None]
+    versions = SchemaVersions(store, base)
+    if not new or not versions.current.bucket_counts:
+        return None
+    brought: dict[int, TableSchema] = {}
+    if schema is not None:
+        brought[schema.id] = decode_schema(schema.data, f"schema {schema.id}")
+    schemas = ChainMap(brought, versions)  # type: ignore[arg-type]  # only read
+    touched = {entry.partition for entry in new}
+    counts = bucket_counts(
+        (
+            entry
+            for entry in LiveFiles(store, base.tail, base.manifests).entries(statistics=False)
+            if entry.partition in touched and entry.file not in removed
+        ),
+        schemas,
+    )
+    for entry in new:
+        count = bucket_count(entry, schemas)
+        known = counts.setdefault(entry.partition, count)
+        if known != count:
+            where = f"partition {list(entry.partition)}" if entry.partition else "the table"
+            return (
+                f"{where} has {known} buckets, and the new files were written for {count}, as "
+                "another commit wrote the first rows there, or overwrote them, meanwhile"
+            )
+    return None

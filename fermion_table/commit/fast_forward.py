@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import msgspec
 
 from fermion_table.commit.create_if_absent import create_snapshot_file, is_in_history
-from fermion_table.commit.manifest_rewrite import store_entries
 from fermion_table.commit.next_snapshot import (
     place_removed,
+    store_entries,
     sum_deltas,
     touched_by,
     user_of_process,

@@ -12,7 +12,6 @@ from fermion_table.errors import CommitConflict
 from fermion_table.keys.key_changes import (
     bucket_setting,
     check_key_change,
-    has_buckets,
     key_options,
     newly_required,
     undecided_defaults,
@@ -20,7 +19,7 @@ from fermion_table.keys.key_changes import (
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
 from fermion_table.schema.required_columns import made_null
-from fermion_table.schema.schema import Field, TableSchema
+from fermion_table.schema.schema import Field, TableSchema, has_buckets
 
 
 def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:

@@ -1,18 +1,34 @@
-"""The snapshot that follows another by one commit: entries placed, manifests moved, sums made."""
+"""The snapshot that follows another by one commit: entries placed, manifests merged, sums made.
+
+`plan_inline` and `plan_merges` decide, as pure functions, when entries move to a manifest, when
+manifests are merged, and when dead entries go.
+"""
 
 from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
+import pyarrow as pa
 
-from fermion_table.commit import manifest_plan
-from fermion_table.commit.manifest_rewrite import rewrite_manifests, store_entries
 from fermion_table.commit.request import CommitRequest
-from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
-from fermion_table.metadata.manifest_store import Located, MetadataWriter, manifest_files
+from fermion_table.metadata.manifest import Entry, ManifestReference, PartitionRange, reference_to
+from fermion_table.metadata.manifest_store import (
+    Located,
+    MetadataWriter,
+    live_ordinals,
+    manifest_entries,
+    manifest_files,
+)
+from fermion_table.metadata.packed_manifest import (
+    PackedFiles,
+    can_pack,
+    packed_table,
+    with_inherited,
+)
 from fermion_table.metadata.snapshot import (
     CHANGELOG,
     SNAPSHOT_FORMAT,
@@ -27,7 +43,16 @@ from fermion_table.metadata.snapshot import (
     Touched,
 )
 from fermion_table.moments import now_ms
-from fermion_table.options import TOUCHED_PARTITIONS_MAX
+from fermion_table.options import (
+    INLINE_BYTES_MAX,
+    INLINE_ENTRIES_MAX,
+    MERGE_FANOUT,
+    MERGE_INPUT_ENTRIES_MAX,
+    PACK_ENTRIES_MIN,
+    REWRITE_DEAD_FRACTION,
+    TOUCHED_PARTITIONS_MAX,
+)
+from fermion_table.storage import json_codec
 from fermion_table.storage.store import AtomicStore
 
 
@@ -149,7 +174,7 @@ def _changelog(writer: MetadataWriter, base: Snapshot, changes: Changes) -> Chan
         )
         for entry in changes.changelog
     )
-    if manifest_plan.fits_inline(entries):
+    if fits_inline(entries):
         return Changelog(producer=changes.producer, entries=entries)
     stored = _stored_unnumbered(writer, changes.changelog, entries, base)
     return Changelog(producer=changes.producer, manifests=(stored,))
@@ -179,7 +204,7 @@ def _place(
 ) -> _Placement:
     manifests = _without(store, base.manifests, changes.located)
     inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
-    plan = manifest_plan.plan_inline(inline, added)
+    plan = plan_inline(inline, added)
     if plan.flush:
         manifests.append(store_entries(writer, inline))
         inline = ()
@@ -227,7 +252,7 @@ def _without(
 def _merged(
     store: AtomicStore, references: Sequence[ManifestReference], writer: MetadataWriter
 ) -> tuple[ManifestReference, ...]:
-    groups = {group[0]: group for group in manifest_plan.plan_merges(references)}
+    groups = {group[0]: group for group in plan_merges(references)}
     taken = {position for group in groups.values() for position in group}
     result = []
     for position, reference in enumerate(references):
@@ -260,7 +285,7 @@ def place_removed(
 ) -> tuple[tuple[Entry, ...], tuple[ManifestReference, ...]]:
     """Removed entries as a delta holds them: inline, or in a manifest when there are many."""
     slim = tuple(entry.without_statistics() for entry in removed)
-    if manifest_plan.fits_inline(slim):
+    if fits_inline(slim):
         return slim, ()
     return (), (store_entries(writer, slim),)
 
@@ -318,3 +343,180 @@ def touched_by(entries: Sequence[Entry]) -> Touched:
 
 def _union(base: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted({*base, *more}))
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePlan:
+    """What happens to a snapshot's inline entries, those that it holds itself.
+
+    Attributes
+    ----------
+    flush
+        The entries of earlier commits go into a manifest of their own.
+    inline
+        The entries of this commit go into the snapshot (else into a manifest of their own).
+    """
+
+    flush: bool
+    inline: bool
+
+
+def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
+    """Decide where the inline entries of a snapshot and the entries of a commit go.
+
+    Parameters
+    ----------
+    current
+        Entries of earlier commits that are still live.
+    added
+        Entries of this commit.
+    """
+    inline = fits_inline(added)
+    flush = inline and bool(current) and not fits_inline((*current, *added))
+    return InlinePlan(flush=flush, inline=inline)
+
+
+def fits_inline(entries: Sequence[Entry]) -> bool:
+    """Whether these entries fit into a snapshot: at most 64 of them and 64 KB."""
+    if len(entries) > INLINE_ENTRIES_MAX:
+        return False
+    return sum(len(json_codec.encode(entry)) + 1 for entry in entries) <= INLINE_BYTES_MAX
+
+
+def plan_merges(references: Sequence[ManifestReference]) -> list[tuple[int, ...]]:
+    """Decide which manifests are rewritten into one, geometrically.
+
+    Manifests are of one class when their live entries lie between the same powers of
+    `MERGE_FANOUT`. As many of one class become one of (mostly) the next, so that an entry is
+    rewritten O(log n) times in its life. A manifest with too many dead entries is rewritten
+    alone, if not with others.
+
+    Parameters
+    ----------
+    references
+        A snapshot's manifests, none of them without live entries.
+
+    Returns
+    -------
+    list of tuple of int
+        Disjoint groups of positions in `references`, ascending.
+    """
+    classes: dict[int, list[int]] = {}
+    for position, reference in enumerate(references):
+        if reference.live_entries <= MERGE_INPUT_ENTRIES_MAX:
+            classes.setdefault(_size_class(reference), []).append(position)
+    merged = [tuple(group) for group in classes.values() if len(group) >= MERGE_FANOUT]
+    placed = {position for group in merged for position in group}
+    alone: list[tuple[int, ...]] = [
+        (position,)
+        for position, reference in enumerate(references)
+        if position not in placed and needs_rewrite(reference)
+    ]
+    return sorted(merged + alone)
+
+
+def needs_rewrite(reference: ManifestReference) -> bool:
+    """Whether more than 30 % of a manifest's entries are dead."""
+    return len(reference.dead) > REWRITE_DEAD_FRACTION * reference.entries
+
+
+def _size_class(reference: ManifestReference) -> int:
+    size_class, bound = 0, max(INLINE_ENTRIES_MAX * MERGE_FANOUT // 2, 1)
+    while reference.live_entries > bound:
+        size_class += 1
+        bound *= MERGE_FANOUT
+    return size_class
+
+
+def rewrite_manifests(
+    store: AtomicStore, references: Sequence[ManifestReference], writer: MetadataWriter
+) -> ManifestReference:
+    """The live entries of manifests in one manifest, in their order; many of them are packed.
+
+    Columns and keys that this version does not know are kept.
+    """
+    is_packed = any(each.kind == "packed" for each in references)
+    if is_packed or sum(each.live_entries for each in references) >= PACK_ENTRIES_MIN:
+        tables = [_table(store, each) for each in references]
+        known = [table for table in tables if table is not None]
+        if len(known) == len(tables):
+            merged = pa.concat_tables(known, promote_options="default")
+            stored = writer.write_packed(merged)
+            return merged_reference(references, stored.path, stored.hash, stored.size)
+    entries = [
+        entry for each in references for entry in manifest_entries(store, each, keep_unknown=True)
+    ]
+    return store_entries(writer, entries)
+
+
+def store_entries(writer: MetadataWriter, entries: Sequence[Entry]) -> ManifestReference:
+    """Entries that inherit nothing any more, in a manifest of their own."""
+    stored = writer.write_manifest(entries)
+    return reference_to(
+        entries, path=stored.path, hash=stored.hash, size=stored.size, kind=stored.kind
+    )
+
+
+def merged_reference(
+    references: Sequence[ManifestReference], path: str, hash: str, size: int
+) -> ManifestReference:
+    """The reference to a packed manifest of what is live in others; bounds are not narrowed."""
+    batches = [each.batch_id for each in references if each.batch_id is not None]
+    unknown = {key: value for each in references for key, value in each.unknown.items()}
+    return msgspec.structs.replace(
+        references[0],
+        path=path,
+        hash=hash,
+        size=size,
+        kind="packed",
+        entries=sum(each.live_entries for each in references),
+        dead=(),
+        rows=sum(each.rows for each in references),
+        bytes=sum(each.bytes for each in references),
+        added_snapshot=_span([each.added_snapshot for each in references]),
+        sequence=_span([each.sequence for each in references]),
+        level=_span([each.level for each in references]),
+        batch_id=_span(batches) if batches else None,
+        partition=_partitions([each.partition for each in references]),
+        sequence_start=0,
+        row_id_start=0,
+        unknown=unknown,
+    )
+
+
+def _table(store: AtomicStore, reference: ManifestReference) -> pa.Table | None:
+    """The live entries as columns; None if they do not fit into columns."""
+    files = manifest_files(store, reference)
+    if isinstance(files, PackedFiles):
+        return with_inherited(files.table(live_ordinals(reference)), reference)
+    entries = manifest_entries(store, reference, keep_unknown=True)
+    return packed_table(entries) if can_pack(entries) else None
+
+
+def _span(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _partitions(ranges: Sequence[PartitionRange]) -> PartitionRange:
+    """Bounds of all; a field without bounds in one of them has none."""
+    if any(len(each.nulls) != len(ranges[0].nulls) for each in ranges):
+        return PartitionRange()
+    return PartitionRange(
+        min=tuple(_least(values) for values in zip(*(each.min for each in ranges), strict=True)),
+        max=tuple(_greatest(values) for values in zip(*(each.max for each in ranges), strict=True)),
+        nulls=tuple(any(flags) for flags in zip(*(each.nulls for each in ranges), strict=True)),
+    )
+
+
+def _least(values: Sequence[Any]) -> Any:
+    try:
+        return None if None in values else min(values)
+    except TypeError:  # values that do not compare
+        return None
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    try:
+        return None if None in values else max(values)
+    except TypeError:  # the same
+        return None

@@ -11,12 +11,7 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion_table.commit.commit import Commit, Plan, Published, refuse_replaced
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
-from fermion_table.keys.key_changes import (
-    check_key_change,
-    has_buckets,
-    undecided_defaults,
-    with_bucket_counts,
-)
+from fermion_table.keys.key_changes import check_key_change, undecided_defaults, with_bucket_counts
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema, version_of
@@ -26,7 +21,7 @@ from fermion_table.options import CommitOptions
 from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
-from fermion_table.schema.schema import TableSchema, encode_schema
+from fermion_table.schema.schema import TableSchema, encode_schema, has_buckets
 from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import AtomicStore
 

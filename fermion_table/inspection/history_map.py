@@ -21,7 +21,6 @@ from fermion.redaction import redacted
 from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column
 from fermion_table.inspection.refs import Branches
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
@@ -32,6 +31,7 @@ from fermion_table.metadata.references import (
 )
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Deltas, Snapshot, Totals
+from fermion_table.schema.schema import has_buckets
 from fermion_table.storage.store import AtomicStore
 
 SNAPSHOTS_MAX = 20_000

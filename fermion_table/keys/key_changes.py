@@ -22,6 +22,7 @@ from fermion_table.schema.schema import (
     Field,
     TableSchema,
     field_to_arrow,
+    has_buckets,
 )
 
 BUCKET = "bucket"
@@ -29,13 +30,6 @@ BUCKET = "bucket"
 _COUNTING = ("sum", "product", "listagg", "collect", "nested_update")
 """Functions whose result changes where a value comes twice, unless it is told not to."""
 NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")
-
-
-def has_buckets(schema: TableSchema) -> bool:
-    """Whether rows of the table are merged by its primary key."""
-    return bool(schema.primary_key) and any(
-        plain_name(name) == BUCKET for name in schema.properties
-    )
 
 
 def bucket_setting(schema: TableSchema) -> int:

@@ -26,8 +26,7 @@ from fermion_table.metadata.bucket_counts import BucketCounts, bucket_counts
 from fermion_table.metadata.history import until_expiry
 from fermion_table.options import MIB
 from fermion_table.planning.filters import conjunction, table_filter
-from fermion_table.planning.live_files import LiveFiles
-from fermion_table.planning.plan import splits_of
+from fermion_table.planning.plan import LiveFiles, splits_of
 from fermion_table.planning.split import FileSplit
 from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.scanning.scan import Scan

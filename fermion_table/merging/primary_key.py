@@ -12,13 +12,13 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.keys.key_changes import has_buckets, key_options
+from fermion_table.keys.key_changes import key_options
 from fermion_table.merge_engines.engine import MergeEngine
 from fermion_table.merge_engines.registry import engine_named
 from fermion_table.merging.buckets import bucket_numbers
 from fermion_table.schema.key_encoding import direct_keys, encode_keys, is_number
 from fermion_table.schema.key_options import KeyOptions
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, has_buckets
 
 _SIGN = 1 << 63
 _KEPT_MAX = 16

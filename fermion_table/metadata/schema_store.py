@@ -7,10 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 import msgspec
 
 from fermion_table.errors import CorruptMetadata
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.history import load_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, SchemaReference, Snapshot
-from fermion_table.schema.schema import Field, SchemaVersion, TableSchema, decode_schema
+from fermion_table.schema.schema import (
+    Field,
+    SchemaVersion,
+    TableSchema,
+    decode_schema,
+    has_buckets,
+)
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.store import AtomicStore
 

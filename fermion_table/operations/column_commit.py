@@ -15,7 +15,6 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import CommitConflict
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
 from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import until_expiry
@@ -23,7 +22,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import COLUMN_FILES, Snapshot
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.column_files import placed
 

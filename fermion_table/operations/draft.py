@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.predicate import RowRanges
-from fermion_table.commit.run_numbers import RunNumbers
+from fermion_table.commit.request import RunNumbers
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
 from fermion_table.metadata.bucket_counts import BucketCounts, other_counts
 from fermion_table.metadata.deletion_vector import (
@@ -35,9 +35,8 @@ from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.filters import TableFilter, table_filter
-from fermion_table.planning.live_files import LiveFiles
 from fermion_table.planning.partition_pruning import partitions_replaced
-from fermion_table.planning.plan import files_that_must_match, plan_scan, splits_of
+from fermion_table.planning.plan import LiveFiles, files_that_must_match, plan_scan, splits_of
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import column_reader, whole_row_reader, write_again
 from fermion_table.scanning.scan import FileScan, Scan

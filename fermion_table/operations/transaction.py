@@ -22,9 +22,9 @@ from fermion_table.commit.request import (
     CommitMetadata,
     CommitRequest,
     WrittenFiles,
+    numbered_in_order,
     recorded,
 )
-from fermion_table.commit.run_numbers import numbered_in_order
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.file_columns import paths_of

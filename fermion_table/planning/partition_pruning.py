@@ -19,14 +19,14 @@ from fermion import ChunkFlag
 from fermion.predicate import Bounds, Expression, bound_key, evaluate
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import ManifestReference
-from fermion_table.planning.bounds import (
+from fermion_table.planning.filters import (
+    TableFilter,
     Unit,
     all_null,
     bounds_of,
     units_that_may_match,
     units_that_must_match,
 )
-from fermion_table.planning.filters import TableFilter
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, PartitionField, Path, TableSchema
 from fermion_table.schema.transforms import bucket_of, source_range

@@ -1,7 +1,7 @@
 """Reads splits, file by file, as record batches of the schema that a query asked for.
 
 Columns of the same rows that several files hold are put together again; what the files were asked
-for is added up over threads.
+for is added up over threads. A data file must be the one that its entry names by id.
 """
 
 from __future__ import annotations
@@ -23,12 +23,32 @@ from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
-from fermion_table.metadata.file_identity import check_identity
 from fermion_table.planning.file_plan import FilePlan, ReadRequest, plan_file
 from fermion_table.planning.filters import selected
 from fermion_table.planning.split import FileSplit, Split
 from fermion_table.reading.batch_stream import batches_left
 from fermion_table.schema.conversion import convert_batch, empty_columns
+
+
+def check_identity(file: fermion.FermionFile, expected: str | None, name: str) -> None:
+    """Compare an open data file with the one that its entry speaks of.
+
+    Parameters
+    ----------
+    expected
+        The entry's ``file_id``; None, of entries that have none, is not compared.
+    name
+        The file as the table names it, for the message.
+
+    Raises
+    ------
+    CorruptMetadata
+        It is another file.
+    """
+    if expected is not None and file.file_id != expected:
+        raise CorruptMetadata(
+            name, f"the data file with id {expected}", f"another file, with id {file.file_id}"
+        )
 
 
 class IoTotals:

@@ -29,9 +29,9 @@ from fermion_table.metadata.schema_store import KeptVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.file_plan import BATCH_ROWS, ReadRequest
 from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
-from fermion_table.planning.live_files import LiveFiles
 from fermion_table.planning.min_max import MinMax, add_exact_bounds
 from fermion_table.planning.plan import (
+    LiveFiles,
     PruningStep,
     ScanPlan,
     files_that_must_match,
@@ -42,9 +42,8 @@ from fermion_table.planning.tree_plan import TreePlan, plan_trees
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader
 from fermion_table.scanning.polars_source import lazy_frame
-from fermion_table.schema import type_codec
 from fermion_table.schema.conversion import empty_columns
-from fermion_table.schema.schema import Field, PathLike, TableSchema
+from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
@@ -127,7 +126,7 @@ class Scan:
                     f"{self.table_schema.row_id_name!r}: its key tells them apart"
                 )
             names.update(columns_to_merge(self.key, names & self.table_schema.by_name.keys()))
-        metadata = type_codec.decode_metadata(self.table_schema.stored_metadata)
+        metadata = decode_metadata(self.table_schema.stored_metadata)
         return ReadRequest(
             fields=fields,
             table_fields=tuple(

@@ -16,7 +16,6 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
-from fermion_table.schema import type_codec
 from fermion_table.schema.properties import check_properties
 from fermion_table.schema.schema import (
     COMMENT_KEY,
@@ -30,6 +29,9 @@ from fermion_table.schema.schema import (
     StoredType,
     TableSchema,
     check_names,
+    encode_metadata,
+    message_of,
+    type_text,
 )
 from fermion_table.schema.sorting import RowOrder
 from fermion_table.schema.transforms import PartitionTransform, check_column, parse_transform
@@ -113,11 +115,11 @@ class _Numbering:
             stored_type=self._type(field.type, where, depth),
             nullable=field.nullable,
             comment=comment.decode(errors="replace") if comment is not None else None,
-            stored_metadata=type_codec.encode_metadata(metadata),
+            stored_metadata=encode_metadata(metadata),
         )
 
     def _type(self, dtype: pa.DataType, where: str, depth: int) -> str | StoredType:
-        text = type_codec.type_text(dtype)
+        text = type_text(dtype)
         if text is not None:
             return text
         if not isinstance(dtype, pa.BaseExtensionType):
@@ -134,7 +136,7 @@ class _Numbering:
                     children = self.level([dtype.value_field], where, depth + 1)
                     length = dtype.list_size if kind == "fixed_size_list" else 0
                     return StoredType(kind=kind, fields=children, length=length)  # type: ignore[arg-type]
-        return StoredType(kind="arrow", arrow=type_codec.message_of(dtype), text=str(dtype))
+        return StoredType(kind="arrow", arrow=message_of(dtype), text=str(dtype))
 
 
 def schema_from_arrow(
@@ -179,7 +181,7 @@ def schema_from_arrow(
         fields=fields,
         last_field_id=last,
         properties=check_properties(check_text_map(properties, "properties")),
-        stored_metadata=type_codec.encode_metadata(schema.metadata),
+        stored_metadata=encode_metadata(schema.metadata),
         time_ms=time_ms,
     )
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]

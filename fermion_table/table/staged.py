@@ -28,8 +28,7 @@ from fermion_table.commit.replacement import (
     replace_table,
     replacing_schema,
 )
-from fermion_table.commit.request import CommitMetadata
-from fermion_table.commit.run_numbers import numbered_in_order
+from fermion_table.commit.request import CommitMetadata, numbered_in_order
 from fermion_table.errors import CommitStateUnknown, TableExists, TableNotFound
 from fermion_table.expiry.drop import drop_table, remove_empty_folders
 from fermion_table.metadata.history import latest, table_exists

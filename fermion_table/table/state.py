@@ -6,6 +6,7 @@ import time
 from typing import Any, Protocol
 
 from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
 from fermion_table.commit.publisher import Publisher
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -47,7 +48,6 @@ class TableState:
         self.seen_at: float | None = None
         """When, by ``time.monotonic``, the snapshot was known to be the latest."""
         self._schemas: SchemaVersions | None = SchemaVersions(store, snapshot)
-        self.lookups = Lookups()
         self.committed: SnapshotReference | None = None
         """The newest commit that was made through this object, compactions aside."""
         self._note_commit(snapshot)
@@ -55,6 +55,11 @@ class TableState:
     def __getstate__(self) -> dict[str, Any]:
         """The same snapshot, where it is loaded; that it was the latest is not known there."""
         return {**self.__dict__, "seen_at": None}
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        """What finds rows by their keys, with the files and rows that it keeps."""
+        return Lookups()
 
     @property
     def location(self) -> str:

@@ -21,12 +21,11 @@ from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.inspection.refs import Branches, Tags
 from fermion_table.inspection.tables import Inspection
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version, with_readable_version
 from fermion_table.schema.from_arrow import PartitionBy
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.location import Location, open_store
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import (

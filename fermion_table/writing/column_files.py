@@ -13,8 +13,7 @@ from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
-from fermion_table.writing.data_files import DataFiles
-from fermion_table.writing.entry_maker import statistics_fields
+from fermion_table.writing.data_files import DataFiles, statistics_fields
 from fermion_table.writing.partition import UNPARTITIONED
 from fermion_table.writing.settings import WriteSettings
 

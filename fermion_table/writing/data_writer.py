@@ -17,10 +17,9 @@ from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, several
 from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.schema.sorting import RowOrder
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
@@ -34,6 +33,9 @@ from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
 
 OPEN_FILES_MAX = 64
 """Partitions that are written to at once; more close the one not written to for longest."""
+
+_SETTINGS = WriteSettings()
+"""What a writer takes that gets none."""
 
 
 def check_batches(batches: Any) -> Iterator[tuple[Any, Any]]:
@@ -93,7 +95,7 @@ class DataWriter:
             )
         self.schema = schema
         self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
-        self._settings = settings or WriteSettings()
+        self._settings = settings or _SETTINGS
         self._owned = OwnedFiles(store, owned)
         self._files = DataFiles(self._owned, schema, self._settings)
         self._incoming = IncomingRows(schema)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fermion_table.keys.key_changes import has_buckets
 from fermion_table.metadata.bucket_counts import BucketCounts
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore

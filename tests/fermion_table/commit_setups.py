@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.metadata.history import latest, walk
@@ -28,8 +28,8 @@ METADATA = ("message", "properties", "commit_user", "commit_identifier")
 def small_limits() -> Iterator[None]:
     """Tails and merges so small that a few commits reach all of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", SMALL_TAIL)
-        patch.setattr(manifest_plan, "MERGE_FANOUT", 3)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", SMALL_TAIL)
+        patch.setattr(next_snapshot, "MERGE_FANOUT", 3)
         yield
 
 

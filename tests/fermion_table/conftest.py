@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.storage import probe as storage_probe
 from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
 from tests.fermion_table.s3_servers import make_bucket
@@ -21,7 +21,7 @@ S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 def small_tail() -> Iterator[None]:
     """A commit of four files is enough for a manifest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

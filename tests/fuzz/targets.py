@@ -21,8 +21,7 @@ from fermion_table.metadata.deletion_vector import unpack
 from fermion_table.metadata.manifest import DeletionVector, decode_manifest, encode_manifest
 from fermion_table.metadata.references import load_branch, load_tag
 from fermion_table.metadata.snapshot import CHECKSUM_END, CHECKSUM_KEY, decode_snapshot
-from fermion_table.schema.schema import decode_schema
-from fermion_table.schema.type_codec import field_of_message, parse_type_text
+from fermion_table.schema.schema import decode_schema, field_of_message, parse_type_text
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path, tag_path

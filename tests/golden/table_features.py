@@ -10,7 +10,7 @@ from unittest import mock
 import pyarrow as pa
 
 from fermion_table import Table, lit
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.metadata import manifest_store
 from fermion_table.storage import json_codec
 from tests.golden.keyed_features import KEYED
@@ -131,7 +131,7 @@ def manifests(path: Path) -> Table:
     values = {f"c{number}": range(70) for number in range(9)}
     with mock.patch.object(json_codec, "COMPRESS_ABOVE_BYTES", 10_000):
         table.append({"p": [f"value {number} of many" for number in range(70)], **values})
-    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1):
+    with mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1):
         for number in range(10):
             table.append({"p": ["x"], "c0": [1_000 + number]})
     table.delete("c0 IN (3, 5, 60, 1003)")
@@ -180,7 +180,7 @@ def sorted_rows(path: Path) -> Table:
 def file_ids(path: Path) -> Table:
     """Entries hold the identities of their files: in a manifest, in the tail, after compaction."""
     table = Table.create(path, ROWS)
-    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 2):
+    with mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 2):
         for number in range(4):
             table.append({"k": ["a", "b"], "v": [number, 10 + number]})
     table.branches.create("whole")
@@ -205,14 +205,14 @@ def column_files(path: Path) -> Table:
 
     table.add_columns_with(computed, read=["k", "v"], schema=more)
     table.append({"k": ["f"], "v": [7], "w": [70]})
-    with mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1):
+    with mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1):
         table.fill_columns({"k": ["a", "e"], "v": [-1, None], "f": [0.5, 1.5]}, on="k")
     with table.update_schema() as update:
         update.rename_column("w", "wide")
         update.alter_column("wide", type=pa.int64())
         update.drop_column("n")
     with (
-        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1),
         mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
     ):
         table.fill_columns({"_row_id": [0, 4], "wide": [2**40, None]})

@@ -139,7 +139,7 @@ def test_a_file_that_is_back_is_read_again(tmp_path: Path) -> None:
 def test_many_files_of_manifests_and_partitions_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fermion_table.commit.manifest_plan.INLINE_ENTRIES_MAX", 2)
+    monkeypatch.setattr("fermion_table.commit.next_snapshot.INLINE_ENTRIES_MAX", 2)
     table = Table.create(
         tmp_path / "t",
         pa.schema([("p", pa.int64()), ("id", pa.int64())]),
@@ -351,7 +351,7 @@ def test_a_lost_manifest_is_told_with_what_can_t_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_only: bool
 ) -> None:
     """Where older snapshots do without it, the newest of them comes back; else nothing does."""
-    monkeypatch.setattr("fermion_table.commit.manifest_plan.INLINE_ENTRIES_MAX", 2)
+    monkeypatch.setattr("fermion_table.commit.next_snapshot.INLINE_ENTRIES_MAX", 2)
     table = made(tmp_path / "t")
     if is_only:
         table.expire_snapshots(older_than=AT_ONCE, retain_last=1)

@@ -180,7 +180,7 @@ def test_a_snapshot_whose_metadata_is_damaged_is_set_aside(
         table.add_columns({"c": pa.int64()})
         Path(path, table.snapshot.schema.path).write_bytes(b"{")
     else:
-        monkeypatch.setattr("fermion_table.commit.manifest_plan.INLINE_ENTRIES_MAX", 2)
+        monkeypatch.setattr("fermion_table.commit.next_snapshot.INLINE_ENTRIES_MAX", 2)
         table.append(pa.table({"id": [5]}))
         Path(path, table.snapshot.manifests[-1].path).unlink()
     done = repair_table(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fermion_table.checks.verify import verify
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from tests.fermion_table.commit_setups import new_table
@@ -25,7 +25,7 @@ def put(store: MemoryStore, *files: dict) -> None:
 @pytest.mark.parametrize("inline", [1, 64])
 def test_runs_that_overlap_each_other_are_no_problem(inline, monkeypatch):
     """Inline entries, and those of manifests, which inherit what tells runs of level 0 apart."""
-    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", inline)
+    monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", inline)
     store = new_table()
     for _ in range(4):
         put(store, {}, {"sequence_offset": 1}, {"min_key": "10", "max_key": "1000"})
@@ -45,7 +45,7 @@ def test_runs_that_overlap_each_other_are_no_problem(inline, monkeypatch):
 )
 @pytest.mark.parametrize("inline", [1, 64])
 def test_files_of_a_run_with_keys_in_common_are_found(files, inline, monkeypatch):
-    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", inline)
+    monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", inline)
     store = new_table()
     put(store, *files)
     put(store, {"bucket": 1})

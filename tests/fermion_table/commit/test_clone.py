@@ -14,7 +14,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableExists, VersionNotFound
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.commit.clone import CLONE_TAG, clone_entries
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.metadata.manifest_store import live_entries
@@ -27,7 +27,7 @@ AT_ONCE = timedelta(days=-1)
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion_table.commit.manifest_plan import (
+from fermion_table.commit.next_snapshot import (
     InlinePlan,
     fits_inline,
     needs_rewrite,

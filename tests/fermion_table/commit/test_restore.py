@@ -10,7 +10,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, VersionNotFound
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import MAIN
@@ -69,7 +69,7 @@ def test_files_from_before_a_compaction_come_back(table: Table) -> None:
 
 def test_many_files_come_back_in_their_order(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a short tail all of them go through manifests."""
-    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 2)
+    monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 2)
     for value in range(5, 12):
         append(table, value)
     table.compact()

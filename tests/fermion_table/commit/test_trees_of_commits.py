@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table.commit.fit import misfit
-from fermion_table.commit.run_numbers import RunNumbers, numbered_in_order
+from fermion_table.commit.request import RunNumbers, numbered_in_order
 from fermion_table.metadata.manifest import Entry
 from tests.fermion_table.writing.trees import keyed_table
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, VersionNotFound
-from fermion_table.commit import publisher as publishing
+from fermion_table.commit.commit import Commit
 from tests.fermion_table.crash_operations import AT_ONCE
 
 
@@ -313,7 +313,7 @@ def test_a_writer_that_comes_first_loses_no_row(
     table: Table, monkeypatch: pytest.MonkeyPatch, commit: int | None
 ) -> None:
     """It commits after the undo was planned, and before it is published."""
-    original = publishing.commit
+    original = Commit._publish
     others: list[Table] = []
 
     def late(*arguments: Any, **settings: Any) -> Any:
@@ -322,7 +322,7 @@ def test_a_writer_that_comes_first_loses_no_row(
             others[0].append({"a": [4]})
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(publishing, "commit", late)
+    monkeypatch.setattr(Commit, "_publish", late)
     if commit is None:
         with pytest.raises(CommitConflict, match=r"snapshot 4 \(append"):
             table.undo()
@@ -336,7 +336,7 @@ def test_a_writer_that_comes_first_loses_no_row(
 def test_a_restore_of_a_relative_name_that_a_writer_overtakes_takes_nothing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = publishing.commit
+    original = Commit._publish
     others: list[Table] = []
 
     def late(*arguments: Any, **settings: Any) -> Any:
@@ -345,7 +345,7 @@ def test_a_restore_of_a_relative_name_that_a_writer_overtakes_takes_nothing(
             others[0].append({"a": [4]})
         return original(*arguments, **settings)
 
-    monkeypatch.setattr(publishing, "commit", late)
+    monkeypatch.setattr(Commit, "_publish", late)
     with pytest.raises(CommitConflict, match=r"snapshot 4 \(append"):
         table.restore("main~1")
     assert values(Table.open(table.location)) == [1, 2, 3, 4]

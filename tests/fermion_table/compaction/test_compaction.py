@@ -212,7 +212,7 @@ def test_a_deletion_survives_a_compaction_where_history_has_expired_meanwhile(
 
     A slot stays for an hour after the data of its snapshot has gone, its manifests too.
     """
-    monkeypatch.setattr("fermion_table.commit.manifest_plan.INLINE_ENTRIES_MAX", 1)
+    monkeypatch.setattr("fermion_table.commit.next_snapshot.INLINE_ENTRIES_MAX", 1)
     table = Table.create(table_path, SCHEMA)
     for start in range(0, 300, 100):
         table.append({"a": range(start, start + 100), "p": [0] * 100})

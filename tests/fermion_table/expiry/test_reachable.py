@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.commit.clone import CLONE_TAG
 from fermion_table.expiry import expire
 from fermion_table.storage.cache import shared_cache
@@ -38,7 +38,7 @@ OPERATIONS = (
 def short_tails_and_slots() -> Iterator[None]:
     """Few entries stay in tails, and slots go at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 3)
         expiry = partial(expire.expire_snapshots, snapshot_file_grace_ms=0)
         patch.setattr(expire, "expire_snapshots", expiry)
         yield

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.inspection.tables import (
     FILES,
     HISTORY,
@@ -28,7 +28,7 @@ SCHEMA = pa.schema({"a": pa.int32(), "p": pa.string(), "s": pa.struct([("x", pa.
 @pytest.fixture(autouse=True, scope="module")
 def short_tails() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 3)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 3)
         yield
 
 

@@ -15,11 +15,11 @@ import pytest
 
 import fermion
 from fermion_table import Table, lit
-from fermion_table.commit import manifest_plan, manifest_rewrite
+from fermion_table.commit import next_snapshot
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import manifest_store
 from fermion_table.metadata.manifest import Entry
-from fermion_table.writing.entry_maker import EntryMaker
+from fermion_table.writing.data_files import EntryMaker
 
 SCHEMA = pa.schema([("k", pa.int64()), ("s", pa.string())])
 
@@ -125,8 +125,8 @@ def test_ids_stay_through_manifests_packed_and_not(tmp_path: Path) -> None:
     """Commits are merged into manifests at once, of which many entries are packed."""
     table = Table.create(tmp_path / "t", SCHEMA)
     with (
-        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 2),
-        mock.patch.object(manifest_rewrite, "PACK_ENTRIES_MIN", 1),
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 2),
+        mock.patch.object(next_snapshot, "PACK_ENTRIES_MIN", 1),
         mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
     ):
         for number in range(12):

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion_table import CorruptMetadata, Table
-from fermion_table.commit import manifest_plan, manifest_rewrite
-from fermion_table.commit.manifest_rewrite import merged_reference, rewrite_manifests
+from fermion_table.commit import next_snapshot
+from fermion_table.commit.next_snapshot import merged_reference, rewrite_manifests
 from fermion_table.errors import UnreadableMetadata
 from fermion_table.metadata import manifest_store, packed_manifest
 from fermion_table.metadata.file_columns import NUMBERS, ListedFiles
@@ -363,7 +363,7 @@ def test_few_entries_with_many_statistics_are_planned_by_the_columns_named(
             writer.write(pa.table({name: [number] for name in names}))
             messages += writer.prepare_commit()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 1)
         table.commit(messages[:7])
         table.commit(messages[7:])
     assert [(each.kind, each.entries) for each in table.snapshot.manifests] == [
@@ -388,9 +388,9 @@ class PackedTableMachine(CheckedTableMachine):
 
     PATCHES = (
         (manifest_store, "PACK_ENTRIES_MIN", 1),
-        (manifest_rewrite, "PACK_ENTRIES_MIN", 1),
-        (manifest_plan, "INLINE_ENTRIES_MAX", 1),
-        (manifest_plan, "MERGE_FANOUT", 2),
+        (next_snapshot, "PACK_ENTRIES_MIN", 1),
+        (next_snapshot, "INLINE_ENTRIES_MAX", 1),
+        (next_snapshot, "MERGE_FANOUT", 2),
     )
 
     def __init__(self) -> None:

@@ -13,8 +13,7 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.errors import SchemaMismatch
-from fermion_table.operations import merge_matching
-from fermion_table.operations import merge_source as merge_join
+from fermion_table.operations import merge_matching, merge_source
 from fermion_table.operations.merge_source import SourceKeys
 
 RUNS = pa.run_end_encoded(pa.int32(), pa.int64())
@@ -61,7 +60,7 @@ def made(values: list, dtype: pa.DataType) -> pa.Array:
 @pytest.mark.parametrize(("dtype", "values", "other"), KEYS, ids=lambda each: str(each)[:40])
 def test_keys_of_every_type_match(table_path, monkeypatch, dtype, values, other, in_list_max):
     """Each key alone; nulls on both sides match nothing. Once by a list, once by a range."""
-    monkeypatch.setattr(merge_join, "IN_LIST_MAX", in_list_max)
+    monkeypatch.setattr(merge_source, "IN_LIST_MAX", in_list_max)
     table = create(table_path, pa.schema([("id", dtype), ("v", pa.int64())]))
     table.append(pa.table({"id": made([*values, None], dtype), "v": range(len(values) + 1)}))
     for number, value in enumerate(values):
@@ -171,7 +170,7 @@ def test_only_files_with_keys_of_the_source_are_opened(table_path, monkeypatch):
     )
     for limit, ids in ((1000, [5, 205]), (0, [105, 195])):
         opened.clear()
-        monkeypatch.setattr(merge_join, "IN_LIST_MAX", limit)
+        monkeypatch.setattr(merge_source, "IN_LIST_MAX", limit)
         table.merge({"id": ids}, ["id"]).when_matched_delete("target.a < 0").execute()
         assert len(set(opened)) == (2 if limit else 1)
     opened.clear()

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from fermion_table import Scan, Table
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.errors import CorruptMetadata, UnsafeStorage, UnsupportedFeature
 from fermion_table.metadata import manifest_store, snapshot
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -215,7 +215,7 @@ def test_batches_stay_batches(tmp_path: Path) -> None:
 
 def test_packed_manifests_tell_of_column_files(tmp_path: Path, table: Table) -> None:
     with (
-        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1),
         mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
     ):
         packed = made(tmp_path / "t")

@@ -12,7 +12,7 @@ from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.changes import alter_column
 from fermion_table.schema.conversion import convert_batch, find_null, plan_reading, plan_writing
 from fermion_table.schema.from_arrow import schema_from_arrow
-from fermion_table.schema.type_codec import _PLAIN
+from fermion_table.schema.schema import _PLAIN
 from fermion_table.schema.widening import can_cast_checked, can_widen
 from tests.arrow_limits import has_nested_wrappers, message_can_hold
 from tests.equality import assert_logically_equal

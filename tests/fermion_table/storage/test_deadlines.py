@@ -18,7 +18,7 @@ from fermion.forks import ThreadPool
 from fermion.io.read_ahead import read_ahead
 from fermion.remote import TIMEOUT_S, NoTimeLeft, ask, connect, deadline, time_left
 from fermion_table import CommitStateUnknown, StorageAccess, Table
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.commit.create_if_absent import create_snapshot_file
 from fermion_table.metadata import history
 from fermion_table.metadata.history import latest
@@ -99,8 +99,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[SlowFileSystem]]:
     """Answers at once, and counts from the moment on when a test sets its ``seconds``."""
     clock = Clock()
     monkeypatch.setattr("fermion.deadline.time", clock)
-    monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
-    monkeypatch.setattr(manifest_plan, "MERGE_FANOUT", 100)
+    monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 1)
+    monkeypatch.setattr(next_snapshot, "MERGE_FANOUT", 100)
     for name, value in (
         ("clock", clock),
         ("seconds", 0.0),

@@ -25,7 +25,7 @@ from fermion_table import (
     VersionNotFound,
     drop_table,
 )
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.moments import moment_of
 from fermion_table.storage.cache import shared_cache
 
@@ -201,7 +201,7 @@ def test_a_reader_overtaken_by_expiry_is_told_so(
 ) -> None:
     """With the earliest and the latest id, wherever it was when the files went."""
     if manifests:
-        monkeypatch.setattr(manifest_plan, "INLINE_ENTRIES_MAX", 1)
+        monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 1)
     table.append({"a": [4, 6]})  # metadata alone does not say how many are above 4
     scan = table.scan()
     if planned:

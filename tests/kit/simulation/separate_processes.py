@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 from weakref import WeakValueDictionary
 
-from fermion_table.commit import manifest_plan
+from fermion_table.commit import next_snapshot
 from fermion_table.storage import owned_files
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.owned_files import OwnedFiles
@@ -41,7 +41,7 @@ def separate_processes() -> Iterator[None]:
     with (
         mock.patch.object(shared_cache, "size_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
-        mock.patch.object(manifest_plan, "INLINE_ENTRIES_MAX", 3),
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 3),
         mock.patch.object(owned_files, "_delete_own", _delete_unless_killed),
         mock.patch.object(owned_files, "_owners", _Owners()),
     ):

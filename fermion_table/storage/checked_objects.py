@@ -1,6 +1,8 @@
-"""The check of every metadata object before it is stored: the reader's own code decodes its bytes.
+"""Metadata objects, checked when they are read and before they are stored.
 
-Whatever went wrong before, an object that this version would refuse to read is not created.
+Bytes that are not what was stored are read once more, as a storage or the network may have sent
+them wrong; what is still wrong is damaged. An object that the reader's own code does not decode is
+not stored.
 """
 
 from __future__ import annotations
@@ -10,7 +12,43 @@ from typing import TypeVar
 
 from fermion.errors import FermionError
 from fermion_table.errors import CorruptMetadata, UnreadableMetadata
-from fermion_table.storage.store import METADATA_BYTES_MAX
+from fermion_table.storage.json_codec import content_hash
+from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, in_time
+
+T = TypeVar("T")
+
+
+def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) -> T:
+    """What is decoded of an object, which is read again where it is corrupt.
+
+    Raises
+    ------
+    CorruptMetadata
+        It is corrupt at the second time, too.
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    with in_time(store):
+        try:
+            return decode(store.read(path))
+        except CorruptMetadata:
+            return decode(store.read(path))
+
+
+def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+    """The bytes of an object, which is read again where they have not the hash expected.
+
+    The caller checks the hash: in a slot another snapshot may be right.
+
+    Raises
+    ------
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    with in_time(store):
+        data = store.read(path, stop)
+        return data if content_hash(data) == hash else store.read(path, stop)
+
 
 _Decoded = TypeVar("_Decoded")
 
