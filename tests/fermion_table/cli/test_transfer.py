@@ -59,7 +59,7 @@ def test_a_table_with_a_primary_key_is_upserted(run: Any) -> None:
     assert Table.open("t").scan().to_arrow().sort_by("id")["kind"].to_pylist() == [
         *("a", "", "c", "d"),
     ]
-    assert Table.open("t").snapshot.properties["my.note"] == "a=b"
+    assert Table.open("t").properties["my.note"] == "a=b"
     assert "expected NAME=VALUE" in run("create", "u", "r.parquet", "--property", "x.y", fails=True)
 
 
