@@ -232,7 +232,7 @@ class _OfLiterals(Expression):
     __slots__ = ()
 
     def _meaning(self) -> Hashable:
-        raise NotImplementedError
+        raise NotImplementedError  # each leaf has its own; this class is never a leaf itself
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OfLiterals) and self._meaning() == other._meaning()

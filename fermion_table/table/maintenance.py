@@ -317,7 +317,7 @@ def remove_orphan_files(
 
 
 def verify(self: HasState, *, data: bool = False) -> VerifyReport:
-    """Check every branch and tag: hashes, parents, files; with ``data`` every checksum.
+    """Check every branch and tag: hashes, parents, files; with ``data`` checksums and nulls.
 
     Parameters
     ----------
@@ -325,7 +325,9 @@ def verify(self: HasState, *, data: bool = False) -> VerifyReport:
         Without it data files and deletion vectors are measured, not opened: each must be there
         and have its size, which costs a request a file at most. A file that another one of the
         same size has replaced is found with ``data`` only: it opens every data file, compares
-        its ``file_id`` and rows with its entry, and reads all of it.
+        its ``file_id`` and rows with its entry, and reads all of it. Of the newest snapshot of
+        each branch it then reads NOT NULL columns of which metadata do not prove that no row is
+        null.
     """
     return verify_table(self._state.store, data=flag(data, "data"))
 
