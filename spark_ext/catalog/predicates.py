@@ -17,6 +17,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -31,6 +32,8 @@ _EPOCH = datetime(1970, 1, 1)
 _COMPARISONS = {"=", "<=>", "<>", "<", "<=", ">", ">="}
 _CONSTANTS = {"AlwaysTrue": True, "AlwaysFalse": False}
 """What Spark makes of the literals TRUE and FALSE."""
+_MONTHS = {"year", "month"}
+"""Parts of intervals that have no number of microseconds."""
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -83,7 +86,7 @@ def predicate_filter(node: Any, schema: pa.Schema) -> Expression:
     if name == "NOT":
         return ~predicate_filter(children[0], schema)
     if name in ("IS_NULL", "IS_NOT_NULL"):
-        null = col(*column_of(children[0], schema)[0]).is_null()
+        null = col(*_held(children[0], schema)[0]).is_null()
         return null if name == "IS_NULL" else ~null
     if name in _COMPARISONS:
         return _comparison(name, children, schema)
@@ -130,6 +133,14 @@ def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataTyp
     NotTheSame
         It is an expression, or Spark sees other values than are stored.
     """
+    path, dtype = _held(node, schema)
+    if pat.is_date64(dtype) or (pat.is_temporal(dtype) and getattr(dtype, "unit", "") == "ns"):
+        raise NotTheSame(f"column {'.'.join(path)}: Spark rounds its values, of {dtype}")
+    return path, dtype
+
+
+def _held(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataType]:
+    """The same of columns of any type: Spark sees other values, but the same nulls."""
     if not is_a(node, "FieldReference"):
         raise NotTheSame(node.toString())
     path = _names(node)
@@ -140,11 +151,7 @@ def column_of(node: Any, schema: pa.Schema) -> tuple[tuple[str, ...], pa.DataTyp
         if index < 0:
             raise NotTheSame(name)
         within = held_type(within.field(index).type)
-    dtype: pa.DataType = within
-    finer = (pat.is_timestamp(dtype) or pat.is_duration(dtype)) and dtype.unit == "ns"
-    if finer or pat.is_date64(dtype) or pat.is_time(dtype) or pat.is_duration(dtype):
-        raise NotTheSame(str(dtype))
-    return path, dtype
+    return path, within
 
 
 def literal_value(node: Any) -> Any:
@@ -170,7 +177,13 @@ def literal_value(node: Any) -> Any:
             moment = _EPOCH + timedelta(microseconds=int(value))
             return moment.replace(tzinfo=UTC) if kind == "timestamp" else moment
     except OverflowError as error:
-        raise NotTheSame(f"{kind} {value}") from error
+        raise NotTheSame(f"a {kind} outside of the years 1 to 9999") from error
+    if kind.startswith("time(") and int(value) % 1000 == 0:
+        return (_EPOCH + timedelta(microseconds=int(value) // 1000)).time()
+    if kind.startswith("interval ") and not _MONTHS.intersection(kind.split()):
+        return timedelta(microseconds=int(value))
+    if kind == "float":  # the JVM gives the shortest digits, which are those of another float
+        return float(np.float32(value))
     if kind.startswith("decimal"):
         return Decimal(value.toString())
     if kind == "string":

@@ -12,7 +12,7 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
-from spark_ext.catalog.predicates import filter_of, has_filter
+from spark_ext.catalog.predicates import NotTheSame, filter_of
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import options_of, parse_options
 
@@ -87,8 +87,16 @@ class TableWriteBuilder(WriteBuilder):
         return self
 
     def canOverwrite(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
-        """Whether a filter selects exactly the rows that Spark means."""
-        return has_filter(predicates, self._table.schema.to_arrow(field_ids=False))
+        """Yes: a filter selects exactly the rows that Spark means, or it is an error."""
+        try:
+            filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
+        except NotTheSame as error:
+            raise InvalidArgumentError(
+                f"overwrite: no filter of the table selects exactly these rows ({error}): DELETE "
+                "them and INSERT the new ones, or replace whole partitions with "
+                "spark.sql.sources.partitionOverwriteMode=dynamic"
+            ) from error
+        return True
 
     def overwrite(self, predicates: Sequence[Any]) -> Any:
         """Replace the rows that predicates select."""
