@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import _parse_datatype_json_string
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table
+from fermion_table import Table, TableSchema
+from fermion_table.engine import SchemaUpdate
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY
-from spark_ext.types import table_type
+from spark_ext.types import spark_schema, table_type
 
 RESERVED = {
     "location": "a table stays where it is; register another one with CREATE TABLE ... LOCATION",
@@ -22,13 +24,15 @@ RESERVED = {
 """Properties that can't be changed, and why: Spark sends SET LOCATION as one."""
 
 
-def alter(table: Table, changes: Iterable[Any]) -> None:
+def alter(table: Table, changes: Iterable[Any], *, case_sensitive: bool) -> None:
     """Apply changes as one snapshot.
 
     Parameters
     ----------
     changes
         ``org.apache.spark.sql.connector.catalog.TableChange``.
+    case_sensitive
+        Whether the session tells upper from lower case in names.
 
     Raises
     ------
@@ -37,9 +41,56 @@ def alter(table: Table, changes: Iterable[Any]) -> None:
     fermion_table.SchemaMismatch, fermion.errors.ColumnNotFoundError
         As `fermion_table.Table.update_schema`.
     """
+    listed = list(changes)
     with table.update_schema() as update:
-        for change in changes:
+        columns = _replaced(update.schema, listed)
+        if columns:
+            _replace(update, columns, case_sensitive=case_sensitive)
+            return
+        for change in listed:
             _apply(update, change)
+
+
+def _replaced(schema: TableSchema, changes: Sequence[Any]) -> Sequence[Any]:
+    """The columns of REPLACE COLUMNS; none if it is another statement.
+
+    Spark drops all columns, and adds those of the statement.
+    """
+    count = len(schema.by_name)
+    kinds = [change.getClass().getSimpleName() for change in changes]
+    is_all = len(kinds) > count and kinds[:count] == ["DeleteColumn"] * count
+    return changes[count:] if is_all and set(kinds[count:]) == {"AddColumn"} else ()
+
+
+def _replace(update: SchemaUpdate, columns: Sequence[Any], *, case_sensitive: bool) -> None:
+    """Give a table the columns of a statement: one that it has keeps its values, as with Delta."""
+    known = {name if case_sensitive else name.lower(): name for name in update.schema.by_name}
+    names: list[str] = []
+    for change in columns:
+        (given,) = change.fieldNames()
+        name = known.get(given if case_sensitive else given.lower())
+        names.append(given if name is None else name)
+        if name is None:
+            _add(update, (given,), change)
+        else:
+            _adapt(update, name, change)
+    for name in [name for name in update.schema.by_name if name not in names]:
+        update.drop_column((name,))
+    update.move_first((names[0],))
+    for before, name in pairwise(names):
+        update.move_after((name,), before)
+
+
+def _adapt(update: SchemaUpdate, name: str, change: Any) -> None:
+    """Make a column that a table has what a statement says of it."""
+    field = update.schema.to_arrow(field_ids=False).field(name)
+    held = spark_schema(pa.schema([field]), where="column")[0].dataType
+    if held != _parse_datatype_json_string(change.dataType().json()):
+        update.alter_column((name,), type=_arrow(change.dataType(), (name,)))
+    if field.nullable != change.isNullable():
+        update.alter_column((name,), nullable=change.isNullable())
+    if change.comment() is not None:
+        update.alter_column((name,), comment=change.comment())
 
 
 def _apply(update: Any, change: Any) -> None:

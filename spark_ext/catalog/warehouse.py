@@ -27,6 +27,7 @@ from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
 from spark_ext.catalog.versions import inserts, options_asked, version_asked, writes
+from spark_ext.column_names import is_case_sensitive
 from spark_ext.options import DEFAULT_ACCESS, LOADING_OPTIONS, parse_options
 
 _CATALOG = "connector.catalog."
@@ -267,7 +268,7 @@ class Warehouse(ProcedureCatalog):
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         try:
-            alter(table, changes)
+            alter(table, changes, case_sensitive=is_case_sensitive(self._jvm.spark))
         except FermionError as error:  # PySpark lacks the class in which Spark wraps other errors
             text = f"{type(error).__name__}: {error}"
             raise self._jvm.error("java.lang.UnsupportedOperationException", text) from error
