@@ -13,6 +13,8 @@ import numpy as np
 MAGIC = b"FERMION1"
 VERSION_MAJOR = 1
 VERSION_MINOR = 1
+"""Of files with none of the features that a later version has brought."""
+VERSION_MINOR_POSITIONS = 2
 
 ALIGNMENT = 8
 PAGE_ALIGNMENT = 64
@@ -361,6 +363,7 @@ class Incompat(enum.IntFlag):
     SPLIT_STRUCT = 2
     ENCRYPTED = 4
     PLACED = 8
+    BATCH_POSITIONS = 16
 
 
 def align(value: int, alignment: int = ALIGNMENT) -> int:

@@ -95,10 +95,12 @@ def _file_lines(
         f"{counted(layout.num_columns, 'column')}, {counted(len(layout.stripes), 'stripe')}, "
         f"{size_text(layout.size)}"
     )
+    footer = file.index.footer
     mode = ", batch mode" if settings["batch"] else ""
+    mode += " with positions" if footer.has_positions else ""
     if settings["align"] != ALIGNMENT:
         mode += f", aligned to {settings['align']} bytes"
-    if file.index.footer.is_extended:
+    if footer.is_extended:
         mode += ", columns changed"
     yield (
         f"  version {'.'.join(map(str, file.version))}, {settings['checksum']} checksums{mode}, "

@@ -336,6 +336,11 @@ class ColumnBlock:
             for index, wanted in enumerate(stream_types)
         ]
 
+    @property
+    def num_streams(self) -> int:
+        """Streams of the column, those that store nothing too."""
+        return len(self._streams)
+
     def error(self, what: str) -> InvalidFileError:
         """An error that names the file and the column."""
         return InvalidFileError(f"{self.where}: CMB: {what}")

@@ -36,6 +36,7 @@ from fermion.layout import (
     TAIL_BLOCK_BYTES,
     VERSION_MAJOR,
     VERSION_MINOR,
+    VERSION_MINOR_POSITIONS,
     ChecksumKind,
     Incompat,
     SectionKind,
@@ -58,7 +59,8 @@ KNOWN_SIZES = tuple(
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
 _EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
-SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED
+_BATCH_POSITIONS = int(Incompat.BATCH_POSITIONS)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
@@ -146,6 +148,11 @@ class Footer(msgspec.Struct, frozen=True):
         return bool(self.settings & _BATCH)
 
     @property
+    def has_positions(self) -> bool:
+        """Whether rows of batches may have other positions than their places say."""
+        return bool(self.incompat & _BATCH_POSITIONS)
+
+    @property
     def has_cit(self) -> bool:
         """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
         return not self.settings & _NO_CIT
@@ -187,8 +194,13 @@ class Footer(msgspec.Struct, frozen=True):
 
 
 def build_head() -> bytes:
-    """The first 16 bytes."""
+    """The first 16 bytes, which are written before it is known which features the file has."""
     return _HEAD.pack(MAGIC, VERSION_MAJOR, VERSION_MINOR, 0)
+
+
+def minor_version(incompat: int) -> int:
+    """The first minor version that has all features of a file."""
+    return VERSION_MINOR_POSITIONS if incompat & _BATCH_POSITIONS else VERSION_MINOR
 
 
 def build_footer(footer: Footer) -> bytes:
@@ -319,6 +331,7 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
         (footer.num_columns <= COLUMNS_MAX and footer.num_stripes <= STRIPES_MAX, "counts"),
         (footer.num_rows <= INT64_MAX, "row count"),
         (footer.num_system_columns == int(footer.is_batch), "number of system columns"),
+        (footer.is_batch or not footer.has_positions, "positions in batches"),
         (HEAD.itemsize <= footer.cmb_offset <= tail <= end, "CMB area"),
         (footer.cmb_length <= CMB_LENGTH_MAX * max(num_cmbs, 1), "length of the CMB area"),
         (tail <= footer.schema_offset, "schema area"),

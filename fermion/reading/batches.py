@@ -11,7 +11,7 @@ from fermion.errors import InvalidFileError
 from fermion.io.checksum import PageChecks
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import BATCH_ID
-from fermion.pages.batches import ID_STREAM, LENGTH_STREAM
+from fermion.pages.batches import ID_STREAM, LENGTH_STREAM, POSITION_STREAM, wrong_position
 from fermion.pages.global_dictionary import GlobalDictionaries
 from fermion.reading.index import FileIndex
 from fermion.reading.plan import plan_stream
@@ -25,6 +25,7 @@ class BatchLookup:
         self._index = index
         self._options = DecodeOptions(checks, index.where, GlobalDictionaries(index.where))
         self._stripes: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._positions: dict[int, np.ndarray] = {}
 
     def _block(self) -> ColumnBlock:
         (block,) = self._index.blocks([self._index.footer.num_columns])
@@ -60,20 +61,42 @@ class BatchLookup:
             known = self._stripes[stripe] = ids, ends
         return known
 
+    def positions(self, stripe: int) -> np.ndarray:
+        """The position of each row of a stripe in its batch: integers, shape (rows,)."""
+        known = self._positions.get(stripe)
+        if known is not None:
+            return known
+        _, ends = self.stripe(stripe)
+        rows, block = int(ends[-1]), self._block()
+        if not self._index.footer.has_positions or block.chunk(POSITION_STREAM, stripe).is_empty:
+            return np.arange(rows) - np.repeat(ends[:-1], np.diff(ends))
+        found = self._stream(block, POSITION_STREAM, stripe, UINT32, rows)
+        wrong = wrong_position(found, ends)
+        if wrong is not None:
+            raise block.error(f"stripe {stripe}, {wrong}")
+        self._positions[stripe] = found
+        return found
+
     def _stream(
-        self, block: ColumnBlock, stream: int, stripe: int, physical: PhysicalType
+        self,
+        block: ColumnBlock,
+        stream: int,
+        stripe: int,
+        physical: PhysicalType,
+        slots: int = -1,
     ) -> np.ndarray:
+        """The values of a stream; ``slots`` is their number, -1 where that is not known yet."""
         chunk = block.chunk(stream, stripe)
         if chunk.is_empty:
             return np.zeros(0, physical.dtype)
-        plan = plan_stream(block, chunk, None, -1)
+        plan = plan_stream(block, chunk, None, slots)
         places = [(span.offset, span.length) for span in plan.spans]
         if plan.dictionary is not None:
             places.insert(0, plan.dictionary)
         values = self._index.source.read_checked(
             places,
             lambda pages: FetchedStream(plan, pages, physical, self._options, block.error).decode(
-                -1
+                slots
             ),
         )
         assert isinstance(values, np.ndarray)
@@ -95,12 +118,11 @@ class BatchLookup:
 
     def column(self, name: str, stripe: int, ranges: RowRanges | None) -> pa.Array:
         """A virtual column over some rows of a stripe: int64."""
-        ids, ends = self.stripe(stripe)
-        lengths = np.diff(ends)
-        source = ids if name == BATCH_ID else ends[:-1]
-        values = np.repeat(source, lengths)
-        if name != BATCH_ID:
-            values = np.arange(len(values), dtype=np.int64) - values
+        if name == BATCH_ID:
+            ids, ends = self.stripe(stripe)
+            values = np.repeat(ids, np.diff(ends))
+        else:
+            values = self.positions(stripe)
         if ranges is not None:
             values = values[ranges.to_indices()]
-        return pa.array(values)
+        return pa.array(values.astype(np.int64, copy=False))

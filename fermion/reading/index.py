@@ -46,7 +46,7 @@ from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.metadata.sort_order import parse_sort_order
 from fermion.metadata.tail import TailRegion
 from fermion.options import ReadOptions, SortKey
-from fermion.pages.batches import STREAM_TYPES
+from fermion.pages.batches import stream_types
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
 LAYOUT_BYTES_MAX = 8 * 1024
@@ -450,8 +450,8 @@ class FileIndex:
 
     def _block(self, ordinal: int, data: memoryview, offset: int) -> ColumnBlock:
         footer = self.footer
-        types: Sequence[StreamType] = STREAM_TYPES
-        name = "batches"
+        types: Sequence[StreamType]
+        types, name = stream_types(has_positions=footer.has_positions), "batches"
         if ordinal < footer.num_columns:
             node = self.node(ordinal)
             types, name = node.stream_types(), repr(node.name)

@@ -357,7 +357,8 @@ def _batch_bytes(index: FileIndex) -> int:
     total = int(index.cit.ranges(list(ordinals))[:, 1].sum()) if ordinals else 0
     for block in index.blocks(ordinals):
         if block is not None:
-            for stream, stripe in itertools.product((0, 1), range(block.num_stripes)):
+            chunks = itertools.product(range(block.num_streams), range(block.num_stripes))
+            for stream, stripe in chunks:
                 chunk = block.chunk(stream, stripe)
                 total += 0 if chunk.is_empty else chunk.length
     return total

@@ -35,7 +35,6 @@ from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.metadata.footer import parse_head
 from fermion.metadata.sort_order import OrderCheck
 from fermion.options import ReadOptions
-from fermion.pages.batches import STREAM_TYPES
 from fermion.pages.global_dictionary import GlobalDictionaries, dictionary_record
 from fermion.reading.batches import BatchLookup
 from fermion.reading.column import ColumnTask, feed_planned
@@ -152,10 +151,10 @@ def verify_file(index: FileIndex) -> VerifyReport:
             if index.footer.is_aligned:
                 (block,) = index.blocks([index.footer.num_columns])
                 if block is not None:
-                    _check_alignment(index, block, len(STREAM_TYPES))
+                    _check_alignment(index, block)
             lookup = BatchLookup(index, checks=options.checks)
             for stripe in range(index.footer.num_stripes):
-                lookup.stripe(stripe)
+                lookup.positions(stripe)
         except FermionError as error:
             problems.append(str(error))
     columns = index.footer.num_columns
@@ -218,7 +217,7 @@ def _verify_column(index: FileIndex, ordinal: int, options: DecodeOptions) -> in
         return 0
     pages = 0
     if index.footer.is_aligned:
-        _check_alignment(index, block, len(node.stream_types()))
+        _check_alignment(index, block)
     for stripe, rows in enumerate(index.stripe_rows.tolist()):
         task = ColumnTask(node, block, stripe, rows, None, options)
         feed_planned(index.source, task)
@@ -265,9 +264,9 @@ def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionarie
             known.check(used, leaf.physical)
 
 
-def _check_alignment(index: FileIndex, block: ColumnBlock, streams: int) -> None:
+def _check_alignment(index: FileIndex, block: ColumnBlock) -> None:
     """In an aligned file every chunk starts where it should, and every page is a multiple."""
-    for stream in range(streams):
+    for stream in range(block.num_streams):
         for stripe in range(index.footer.num_stripes):
             chunk = block.chunk(stream, stripe)
             if chunk.is_empty:

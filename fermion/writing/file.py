@@ -9,7 +9,7 @@ from typing import Any, Self, Unpack
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import flag, integer
+from fermion.arguments import flag, integer, integers
 from fermion.columns.arrow_input import batches_of, is_in_memory, record_batch_reader
 from fermion.columns.batch_copies import BatchCopier, is_plain
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
@@ -41,7 +41,7 @@ from fermion.options import (
     thread_count,
     write_options,
 )
-from fermion.pages.batches import BatchLog, encode_batches
+from fermion.pages.batches import BatchLog, encode_batches, stream_types, wrong_position
 from fermion.pages.encoded import EncodedStream
 from fermion.pages.frame import bind_page, bind_pages
 from fermion.pages.global_dictionary import encode_dictionary
@@ -122,7 +122,7 @@ class Writer:
         self._placed = physical_order(schema.names, self.options.column_order, where)
         self._key_values = key_value_texts(key_value_metadata)
         self._log = FileLog(plans)
-        self._batch_records: list[list[ChunkRecord]] = [[], []]
+        self._batch_records: list[list[ChunkRecord]] = [[], [], []]
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
         self._has_index_area = False
@@ -208,7 +208,9 @@ class Writer:
             self.abort()
             raise
 
-    def append_batch(self, batch_id: int | None, data: Any, *, copy: bool = True) -> None:
+    def append_batch(
+        self, batch_id: int | None, data: Any, *, copy: bool = True, positions: Any = None
+    ) -> None:
         """Append one batch, which never crosses a page boundary.
 
         Parameters
@@ -219,12 +221,16 @@ class Writer:
             All rows of the batch, from any Arrow producer; none at all is a legal batch.
         copy
             As of `write`.
+        positions
+            What ``index_in_batch`` is for each row: integers from 0 on that ascend. None: the rows
+            are counted from 0. Rows that are left of a batch are written again with theirs.
 
         Raises
         ------
         InvalidArgumentError
-            After `write`, for an id that is no int64, a user column with a virtual one's name, or
-            more values in a dictionary than its indices can number.
+            After `write`, for an id that is no int64, a user column with a virtual one's name,
+            more values in a dictionary than its indices can number, or positions that do not ascend
+            or are not as many as the rows.
         """
         copy = flag(copy, "copy")
         self._check_open()
@@ -235,12 +241,15 @@ class Writer:
             number = self._batches.next_id
         else:
             number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
+        places = None if positions is None else integers(positions, "positions")
         try:
             given = batches_of(data, self.schema, self._path)
             kept = map(self._copier.copy, given) if copy else given
             batches = [batch for batch in kept if batch.num_rows]
             rows = sum(batch.num_rows for batch in batches)
             size = sum(batch.nbytes for batch in batches)
+            if places is not None:
+                self._check_positions(number, places, rows)
             if self._pending_rows and not self._fits(rows, size):
                 self._flush()
             wrong = self._limits.add(batches)
@@ -252,7 +261,7 @@ class Writer:
             for batch in batches:
                 self._keep(batch, batch.nbytes)
             self._settled = len(self._pending)
-            self._batches.add(number, rows)
+            self._batches.add(number, rows, places)
         except BaseException:
             self.abort()
             raise
@@ -268,6 +277,13 @@ class Writer:
                     f"{self._path}: column {name!r} has the name of a virtual column of batch mode"
                 )
         self._batches = BatchLog()
+
+    def _check_positions(self, batch_id: int, positions: np.ndarray, rows: int) -> None:
+        wrong = f"expected {rows} positions, one a row, found {len(positions)}"
+        if len(positions) == rows:
+            wrong = wrong_position(positions, np.array([0, rows])) or ""
+        if wrong:
+            raise InvalidArgumentError(f"{self._path}: batch {batch_id}: positions: {wrong}")
 
     def _check_open(self) -> None:
         state = self._state if self._made_in is process() else "that of another process"
@@ -331,7 +347,7 @@ class Writer:
         columns: Iterable[ColumnGroup] = self._encode(table, ends)
         streams: list[EncodedStream] = []
         if batches is not None:
-            streams = encode_batches(batches.ids, batches.lengths, self.options)
+            streams = encode_batches(batches, self.options)
         if self.options.block_bytes is not None:
             columns = list(columns)
             size = sum(group.size for group in columns) + page_bytes(streams)
@@ -471,6 +487,13 @@ class Writer:
         self._state, self.info = "closed", info
         return info
 
+    def _batch_streams(self) -> list[list[ChunkRecord]] | None:
+        """What describes the streams of the batch column; None outside batch mode."""
+        if self._batches is None:
+            return None
+        streams = stream_types(has_positions=self._batches.has_positions)
+        return self._batch_records[: len(streams)]
+
     def _finish(self) -> FileInfo:
         self._put(bytes(align(self._position) - self._position))
         self._put_index_area()
@@ -480,7 +503,7 @@ class Writer:
             plans=self._plans,
             log=self._log,
             stripe_rows=self._stripe_rows,
-            batch_records=self._batch_records if self._batches is not None else None,
+            batch_records=self._batch_streams(),
             key_values=self._key_values,
             settings=self._settings(),
             identity=self._identity,

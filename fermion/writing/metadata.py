@@ -23,10 +23,17 @@ from fermion.layout import (
 )
 from fermion.metadata.cit import build_cit, build_indexed, build_unindexed
 from fermion.metadata.cmb import ChunkRecord, build_cmb
-from fermion.metadata.footer import KNOWN_SIZES, FileIdentity, Footer, build_footer, build_sections
+from fermion.metadata.footer import (
+    KNOWN_SIZES,
+    FileIdentity,
+    Footer,
+    build_footer,
+    build_sections,
+    minor_version,
+)
 from fermion.metadata.name_index import build_name_index
 from fermion.metadata.schema_area import build_field_ids
-from fermion.pages.batches import STREAM_TYPES
+from fermion.pages.batches import stream_types
 from fermion.version import created_by
 from fermion.writing.column import ColumnPlans
 from fermion.writing.log import FileLog
@@ -45,7 +52,8 @@ class FileContents:
     plans, log
         Of the columns.
     batch_records
-        Of the two streams of the batch column; None outside batch mode.
+        Of the streams of the batch column: three if it has positions, else two; None outside
+        batch mode.
     identity
         What tells the file from others; its place key binds checksums to their places.
     sort_order, ordered_dictionaries
@@ -77,8 +85,10 @@ class FileContents:
         The bytes, and how many of them follow the CMB area.
         """
         cmbs, lengths = self.log.blocks()
+        has_positions = self.batch_records is not None and len(self.batch_records) > 2
         if self.batch_records is not None:
-            cmbs += build_cmb(STREAM_TYPES, self.stripe_rows, self.batch_records)
+            types = stream_types(has_positions=has_positions)
+            cmbs += build_cmb(types, self.stripe_rows, self.batch_records)
             lengths = np.append(lengths, len(cmbs) - lengths.sum())
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
@@ -91,6 +101,7 @@ class FileContents:
             num_stripes=len(self.stripe_rows),
             settings=self.settings,
             identity=self.identity,
+            incompat=Incompat.BATCH_POSITIONS if has_positions else 0,
         )
         statistics = b""
         if len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
@@ -137,6 +148,7 @@ def blank_footer(
         How many there are, and how many system columns behind them.
     """
     (cmb_offset, cmb_length), (num_columns, num_system_columns) = cmbs, columns
+    incompat |= Incompat.PLACED if identity.place_key else 0
     return Footer(
         schema_offset=0,
         schema_length=0,
@@ -155,7 +167,8 @@ def blank_footer(
         crc_sections=0,
         created_by=created_by(),
         identity=identity,
-        incompat=incompat | (Incompat.PLACED if identity.place_key else 0),
+        incompat=incompat,
+        minor=minor_version(incompat),
         sizes=sizes,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +37,28 @@ def batches_left(
     return ids[kept], counts[kept]
 
 
+class WholeBatch(NamedTuple):
+    """A batch, or what is left of it.
+
+    Attributes
+    ----------
+    batch_id
+        Its id.
+    rows
+        Without the virtual columns.
+    positions
+        What ``index_in_batch`` was for each row: ``int64``, shape (rows,); None where it was not
+        read.
+    """
+
+    batch_id: int
+    rows: pa.Table
+    positions: np.ndarray | None
+
+
 def whole_batches(
     rows: Iterable[pa.RecordBatch], batches: tuple[np.ndarray, np.ndarray], schema: pa.Schema
-) -> Iterator[tuple[int, pa.Table]]:
+) -> Iterator[WholeBatch]:
     """Cut rows where a batch begins; a batch may span many record batches.
 
     Parameters
@@ -49,23 +69,30 @@ def whole_batches(
         Their ids and lengths.
     schema
         Of ``rows``.
-
-    Returns
-    -------
-    Pairs of batch id and rows, without the virtual columns.
     """
+    place = schema.get_field_index(INDEX_IN_BATCH.name)
     names = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
     plain = pa.schema([schema.field(name) for name in names])
     source = iter(rows)
     left = pa.RecordBatch.from_pylist([], schema=plain)
+    column: np.ndarray | None = None
     for batch_id, length in zip(*(column.tolist() for column in batches), strict=True):
         parts: list[pa.RecordBatch] = []
+        positions: list[np.ndarray] = []
         missing = length
         while missing:
             if not left.num_rows:
-                left = next(source).select(names)
+                batch = next(source)
+                left = batch.select(names)
+                column = batch.column(place).to_numpy() if place >= 0 else None
             head = left.slice(0, missing)
             left = left.slice(head.num_rows)
+            if column is not None:
+                positions.append(column[: head.num_rows])
+                column = column[head.num_rows :]
             missing -= head.num_rows
             parts.append(head)
-        yield batch_id, pa.Table.from_batches(parts, schema=plain)
+        known = positions[0] if len(positions) == 1 else None
+        if len(positions) > 1:
+            known = np.concatenate(positions)
+        yield WholeBatch(batch_id, pa.Table.from_batches(parts, schema=plain), known)

@@ -89,7 +89,9 @@ class RowWriter(Protocol):
     def write(self, data: Any, *, copy: bool = True) -> None:
         """Append rows."""
 
-    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> None:
+    def append_batch(
+        self, batch_id: int, data: Any, *, copy: bool = True, positions: Any = None
+    ) -> None:
         """Append one batch."""
 
 
@@ -99,7 +101,8 @@ def write_again(
     schema: pa.Schema,
     batches: tuple[np.ndarray, np.ndarray] | None,
 ) -> None:
-    """Write rows of a file again; its batches stay whole under their ids.
+    """Write rows of a file again; its batches stay whole under their ids, and rows keep their
+    positions in them.
 
     Parameters
     ----------
@@ -109,8 +112,8 @@ def write_again(
         Ids and lengths of their batches; None for a file without batches.
     """
     if batches is not None:
-        for batch_id, data in whole_batches(rows, batches, schema):
-            writer.append_batch(batch_id, data, copy=False)
+        for each in whole_batches(rows, batches, schema):
+            writer.append_batch(each.batch_id, each.rows, copy=False, positions=each.positions)
         return
     for batch in rows:
         writer.write(batch, copy=False)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from fermion_table.metadata.column_file import ColumnFile, fields_by_file, schema_holding
 from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.reading.batch_stream import WholeBatch
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -33,7 +34,7 @@ def write_column_file(
     store: AtomicStore,
     columns: TableSchema,
     rows: Iterable[pa.RecordBatch] | None,
-    batches: Iterable[tuple[int, pa.Table]] | None,
+    batches: Iterable[WholeBatch] | None,
     owned: OwnedFiles | None,
 ) -> Entry:
     """Write a column file; it is deleted if that fails.
@@ -43,8 +44,8 @@ def write_column_file(
     columns
         See `schema_of_columns`.
     rows, batches
-        All rows of the data file, or all its batches with their ids, in its order; their memory is
-        changed by nobody.
+        All rows of the data file, or all its batches, in its order; their memory is changed by
+        nobody. Positions of rows in their batches are those of the data file, and not stored again.
     owned
         Those of the operation, which has the file, too; None: nobody owns it in the end.
 
@@ -57,8 +58,8 @@ def write_column_file(
         file = files.open(UNPARTITIONED, is_columns=True)
         for batch in rows or ():
             file.writer.write(batch, copy=False)
-        for batch_id, data in batches or ():
-            file.writer.append_batch(batch_id, data, copy=False)
+        for each in batches or ():
+            file.writer.append_batch(each.batch_id, each.rows, copy=False)
         entry = files.close(file)
         own.release()
     return entry

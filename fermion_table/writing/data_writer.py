@@ -7,19 +7,20 @@ Nothing it writes is visible before a commit names it: files have unique names, 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, several
+from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, integers, several
 from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema, has_buckets
+from fermion_table.schema.selection import INDEX_IN_BATCH
 from fermion_table.schema.sorting import RowOrder
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
@@ -163,10 +164,13 @@ class DataWriter:
                     if self._buffer.is_full:
                         self._write_sorted(self._buffer)
 
-    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> None:
+    def append_batch(
+        self, batch_id: int, data: Any, *, copy: bool = True, positions: Any = None
+    ) -> None:
         """Append one batch; its rows are stored together and can be looked up by its id.
 
-        In a partitioned table the rows of each partition are a batch of that id there.
+        In a partitioned table the rows of each partition are a batch of that id there, and their
+        positions count from 0 in each.
 
         Parameters
         ----------
@@ -176,14 +180,34 @@ class DataWriter:
             All rows of the batch, from any Arrow producer.
         copy
             As of `write`.
+        positions
+            What ``index_in_batch`` is for each row, in whichever partition: integers from 0 on that
+            ascend. None: it counts the rows.
+
+        Raises
+        ------
+        SchemaMismatch
+            As of `write`.
+        InvalidArgumentError
+            After `write`, for an id that is no int64, for positions that do not ascend or are not
+            as many as the rows.
         """
         copy = flag(copy, "copy")
         number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
+        places = None if positions is None else integers(positions, "positions")
         self._enter_mode(batches=True)
         given = map(self._incoming.convert, self._incoming.reader(data))
         if copy and not is_in_memory(data):
             given, copy = map(self._copier.copy, given), False
         table = pa.Table.from_batches(given, schema=self._arrow)
+        if places is not None and len(places) != table.num_rows:
+            raise InvalidArgumentError(
+                f"positions: expected {table.num_rows} positions, one a row, found {len(places)}"
+            )
+        is_split = places is not None and bool(self._partitions)
+        if is_split:  # the positions go with their rows
+            table = table.append_column(INDEX_IN_BATCH.name, [pa.array(places)])
+        schema = table.schema
         parts: dict[Partition, list[pa.RecordBatch]] = {}
         for batch in table.to_batches():
             for partition, rows in split_batch(batch, self._partitions):
@@ -191,7 +215,14 @@ class DataWriter:
         if not parts and not self._partitions:
             parts[UNPARTITIONED] = []
         for partition, batches in parts.items():
-            self._write_batch(partition, number, batches, copy)
+            part = pa.Table.from_batches(batches, schema=schema)
+            if is_split:
+                last = part.num_columns - 1
+                part, places = part.remove_column(last), part.column(last).to_numpy()
+            size = sum(batch.nbytes for batch in batches)
+            file = self._file_for(partition, size)
+            file.writer.append_batch(number, part, copy=copy, positions=places)
+            self._count(file, part.num_rows, size)
 
     def prepare_commit(self) -> list[WriterMessage]:
         """Finish all files and return the messages for `Table.commit`.
@@ -248,19 +279,6 @@ class DataWriter:
             self._count(file, head.num_rows, head.nbytes)
             rows = rows.slice(head.num_rows)
 
-    def _write_batch(
-        self, partition: Partition, batch_id: int, batches: Sequence[pa.RecordBatch], copy: bool
-    ) -> None:
-        size = sum(batch.nbytes for batch in batches)
-        file = self._file(partition)
-        files = self._files
-        if file.rows and files.size(file) + size * files.ratio > files.target_bytes:
-            self._close(partition.values)
-            file = self._file(partition)
-        table = pa.Table.from_batches(batches, schema=self._arrow)
-        file.writer.append_batch(batch_id, table, copy=copy)
-        self._count(file, sum(batch.num_rows for batch in batches), size)
-
     def _count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:
         self._files.count(file, rows, raw_bytes)
         if self._files.size(file) >= self._files.target_bytes:
@@ -277,6 +295,14 @@ class DataWriter:
                 self._close(next(iter(self._open)))
             file = self._open[partition.values] = self._files.open(partition)
         self._open.move_to_end(partition.values)
+        return file
+
+    def _file_for(self, partition: Partition, size: int) -> OpenFile:
+        """The file that a batch of so many bytes goes to, which is never divided between files."""
+        file, files = self._file(partition), self._files
+        if file.rows and files.size(file) + size * files.ratio > files.target_bytes:
+            self._close(partition.values)
+            file = self._file(partition)
         return file
 
     def _close(self, key: tuple[Any, ...]) -> None:

@@ -168,7 +168,9 @@ class KeyWriter:
                         part = self._copier.copy(part)
                     self._add(tree, part, row_bytes)
 
-    def append_batch(self, batch_id: int, data: Any, *, copy: bool = True) -> NoReturn:
+    def append_batch(
+        self, batch_id: int, data: Any, *, copy: bool = True, positions: Any = None
+    ) -> NoReturn:
         """Refuse: rows of a primary-key table are sorted by key, not stored in batches.
 
         Raises

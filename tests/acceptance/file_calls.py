@@ -27,6 +27,7 @@ UNTYPED = {
     "target": TEXTS,
     "destination": TEXTS,
     "data": frozenset[str](),
+    "positions": frozenset({"None"}),
     # Every value can be a literal; whether it fits the column is known when the filter is used.
     "low": EVERYTHING,
     "high": EVERYTHING,
@@ -173,7 +174,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         key_value_metadata={"a": "b"},
         storage_options={},
     ),
-    "Writer.append_batch": _of_writer("append_batch", batch_id=5, data=ROWS, copy=True),
+    "Writer.append_batch": _of_writer(
+        "append_batch", batch_id=5, data=ROWS, copy=True, positions=range(ROWS.num_rows)
+    ),
     "Writer.write": _of_writer("write", data=ROWS, copy=True),
     "add_columns": _of(
         fermion.add_columns,

@@ -28,6 +28,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 UNTYPED = {
     "filter": TEXTS | {"None"},
     "data": frozenset[str](),
+    "positions": frozenset({"None"}),
     "keys": frozenset[str](),
     "source": frozenset[str](),
     "on": frozenset[str](),
@@ -199,7 +200,12 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "BufferPool": free(BufferPool, bytes_max=4096),
     "CommitMetadata": free(CommitMetadata, **WORDS, began=1.5),
     "DataWriter.append_batch": _of(
-        lambda t: t.writer(), "append_batch", batch_id=5, data=ROWS, copy=True
+        lambda t: t.writer(),
+        "append_batch",
+        batch_id=5,
+        data=ROWS,
+        copy=True,
+        positions=range(len(ROWS["id"])),
     ),
     "DataWriter.write": _of(lambda t: t.writer(), "write", data=ROWS, copy=True),
     "KeyWriter.write": _of_keyed_table(

@@ -26,6 +26,8 @@ class Feature:
         `fermion.WriteOptions` by name.
     batches
         In batch mode: id and rows of each batch, in order; None for plain rows.
+    positions
+        Of the rows of each batch; None: they count from 0.
     metadata
         Key/value metadata.
     filter
@@ -40,6 +42,7 @@ class Feature:
     table: pa.Table
     options: dict[str, Any] = field(default_factory=dict)
     batches: Sequence[tuple[int | None, int]] | None = None
+    positions: Sequence[Sequence[int]] | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     filter: str | None = None
     added: Sequence[str] = ()
@@ -68,9 +71,16 @@ class Feature:
                 writer.write(self.table)
                 return
             start = 0
-            for batch_id, rows in self.batches:
-                writer.append_batch(batch_id, self.table.slice(start, rows))
+            for number, (batch_id, rows) in enumerate(self.batches):
+                positions = None if self.positions is None else self.positions[number]
+                data = self.table.slice(start, rows)
+                writer.append_batch(batch_id, data, positions=positions)
                 start += rows
+
+    def index_in_batch(self) -> list[int]:
+        """The position of every row in its batch."""
+        counted = [range(rows) for _, rows in self.batches or ()]
+        return [position for batch in self.positions or counted for position in batch]
 
     def of(self, columns: list[str]) -> Feature:
         """The feature with some of its columns alone."""

@@ -272,6 +272,12 @@ def _batches() -> Feature:
     )
 
 
+def _batch_positions() -> Feature:
+    """The first stripe has positions in two pages, the last one none."""
+    positions = [[0, 1, 7], [3, 2**31 - 2], [], [*range(0, 20, 2)], [0, 1, 2, 3, 4]]
+    return replace(_batches(), options={"page_bytes": 16, "stripe_rows": 8}, positions=positions)
+
+
 def _schema() -> Feature:
     shapes = [pa.int64(), pa.string(), pa.float64()]
     fields = [pa.field(f"column_{i:02d}", shapes[i % 3]) for i in range(36)]
@@ -409,6 +415,10 @@ def _changed_batches() -> Feature:
     return replace(_batches(), added=["a"])
 
 
+def _changed_batch_positions() -> Feature:
+    return replace(_batch_positions(), added=["a"])
+
+
 def _aligned() -> Feature:
     count = 20
     columns = {
@@ -448,6 +458,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "no_rows": _no_rows,
     "pages_and_stripes": _pages,
     "batches": _batches,
+    "batch_positions": _batch_positions,
     "schema": _schema,
     "compact": compact,
     "number_encodings": number_encodings,
@@ -464,6 +475,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "compressed_schema": _compressed_schema,
     "changed_columns": _changed_columns,
     "changed_batches": _changed_batches,
+    "changed_batch_positions": _changed_batch_positions,
     "aligned": _aligned,
     "checksum_crc32": _checksum("crc32"),
     "checksum_xxh3": _checksum("xxh3"),

@@ -80,7 +80,10 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat & ~9 == 0
+        assert incompat & ~25 == 0
+        self._has_positions = bool(incompat & 16)
+        (minor,) = struct.unpack_from("<H", footer, 246)
+        assert minor == 2 if self._has_positions else minor < 2
         self._extended = bool(incompat & 1)
         (key,) = struct.unpack_from("<Q", footer, 224)
         assert bool(key) == bool(incompat & 8)
@@ -239,10 +242,31 @@ class File:
         ]
         return pa.chunked_array(parts, dtype)
 
+    def _batch_column(self) -> Column:
+        offset, block = self._blocks()[self._columns]
+        return Column(self, offset, block, self._sizes, self._settings >> 8 & 15)
+
+    def index_in_batch(self) -> list[int]:
+        """The position of every row in its batch."""
+        column = self._batch_column()
+        found: list[int] = []
+        for stripe, rows in enumerate(self._stripe_rows):
+            lengths = column.numbers(1, stripe, "<u4", None)
+            if self._has_positions and column.is_stored(2, stripe):
+                own = column.numbers(2, stripe, "<u4", rows)
+                ends = list(itertools.accumulate(lengths, initial=0))
+                for start, stop in itertools.pairwise(ends):
+                    part = own[start:stop]
+                    assert part == sorted(set(part))
+                    assert not part or part[-1] < 2**31 - 1
+                found += own
+            else:
+                found += [position for length in lengths for position in range(length)]
+        return found
+
     def batches(self) -> list[tuple[int, int]]:
         """Id and length of every batch."""
-        offset, block = self._blocks()[self._columns]
-        column = Column(self, offset, block, self._sizes, self._settings >> 8 & 15)
+        column = self._batch_column()
         found: list[tuple[int, int]] = []
         for stripe in range(self._stripes):
             ids = column.numbers(0, stripe, "<i8", None)
@@ -350,6 +374,10 @@ class Column:
         entries = decoder.decode(tree, slots)
         assert len(set(entries)) == slots >= count
         return entries[:count]
+
+    def is_stored(self, stream: int, stripe: int) -> bool:
+        """Whether a chunk has bytes."""
+        return self._chunk(stream, stripe)[1] not in (0, ALL_NULL)
 
     def numbers(self, stream: int, stripe: int, kind: str, slots: int | None) -> list[int]:
         """The values of one chunk as numbers."""

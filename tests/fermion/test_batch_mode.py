@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.layout import StreamType
+from fermion.layout import FOOTER, Incompat, StreamType
+from fermion.pages.batches import POSITION_STREAM
+from tests.fermion.file_anatomy import repair
+from tests.fermion.identities import one_identity
+from tests.fermion.independent_reader import File
 
 SCHEMA = pa.schema(
     [
@@ -183,3 +187,150 @@ def test_filters_may_name_the_virtual_columns():
     with fermion.open(data) as file:
         found = file.read(["a"], filter="batch_id = 7 AND index_in_batch >= 8")
         assert found["a"].to_pylist() == [78, 79]
+
+
+@st.composite
+def positioned_batches(draw) -> list[tuple[int, list[int]]]:
+    """Ids, and the positions of what is left of each batch."""
+    left = st.sets(st.integers(0, 60), max_size=20).map(sorted)
+    counted = st.integers(0, 20).map(lambda rows: list(range(rows)))
+    return draw(st.lists(st.tuples(st.integers(-3, 3), left | counted), min_size=1, max_size=12))
+
+
+@given(positioned_batches(), st.sampled_from([16, 500]), st.sampled_from([15, 1_000_000]))
+def test_rows_have_the_positions_that_they_were_written_with(batches, page_bytes, stripe_rows):
+    """Read whole, in runs, by id and by filter, and by the specification alone."""
+    sink, at = io.BytesIO(), 0
+    options = fermion.WriteOptions(page_bytes=page_bytes, stripe_rows=stripe_rows)
+    with fermion.Writer(sink, SCHEMA, options=options) as writer:
+        for batch_id, positions in batches:
+            writer.append_batch(batch_id, rows(at, len(positions)), positions=positions)
+            at += len(positions)
+    model = [(batch_id, position) for batch_id, some in batches for position in some]
+    expected = [position for _, position in model]
+    assert File(sink.getvalue()).index_in_batch() == expected
+    with fermion.open(sink.getvalue()) as file:
+        assert file.verify().problems == ()
+        assert file.read(["index_in_batch"])["index_in_batch"].to_pylist() == expected
+        part = file.read(["index_in_batch"], rows=(at // 3, at))["index_in_batch"]
+        assert part.to_pylist() == expected[at // 3 :]
+        taken = file.take([*range(0, at, 3)], columns=["index_in_batch"])["index_in_batch"]
+        assert taken.to_pylist() == expected[::3]
+        for batch_id in range(-3, 4):
+            own = [position for number, position in model if number == batch_id]
+            found = file.read_batch(batch_id, columns=["index_in_batch"])["index_in_batch"]
+            assert found.to_pylist() == own
+        for batch_id, position in model[:20]:
+            chosen = f"batch_id = {batch_id} AND index_in_batch = {position}"
+            places = [place for place, each in enumerate(model) if each == (batch_id, position)]
+            assert file.read(["a"], filter=chosen)["a"].to_pylist() == places
+
+
+@pytest.mark.parametrize("positions", [None, [0, 1, 2], np.arange(3, dtype=np.uint8)])
+def test_positions_that_count_from_0_leave_no_trace(positions):
+    """The file has the same bytes, and earlier versions read it."""
+    data = []
+    for given_ in (None, positions):
+        sink = io.BytesIO()
+        with one_identity(), fermion.Writer(sink, SCHEMA) as writer:
+            writer.append_batch(1, rows(0, 3), positions=given_)
+            writer.append_batch(2, rows(0, 0), positions=None if given_ is None else [])
+        data.append(sink.getvalue())
+    assert data[0] == data[1]
+    with fermion.open(data[1]) as file:
+        assert file.version == (1, 1)
+        assert not file.index.footer.incompat & Incompat.BATCH_POSITIONS
+
+
+def test_a_stripe_stores_positions_only_if_its_rows_need_them():
+    sink = io.BytesIO()
+    with fermion.Writer(sink, SCHEMA, options=fermion.WriteOptions(stripe_rows=2)) as writer:
+        for positions in ([0, 1], [5, 6], [0, 1]):
+            writer.append_batch(1, rows(0, 2), positions=positions)
+    with fermion.open(sink.getvalue()) as file:
+        assert file.version == (1, 2)
+        (block,) = file.index.blocks([file.num_columns])
+        assert [block.chunk(POSITION_STREAM, stripe).is_empty for stripe in range(3)] == [
+            True,
+            False,
+            True,
+        ]
+
+
+def test_the_caller_may_change_positions_after_they_were_given():
+    sink, positions = io.BytesIO(), np.array([1, 3], np.uint32)
+    with fermion.Writer(sink, SCHEMA) as writer:
+        writer.append_batch(1, rows(0, 2), positions=positions)
+        positions[:] = 8, 9
+        writer.append_batch(2, rows(0, 2), positions=positions)
+    with fermion.open(sink.getvalue()) as file:
+        assert file.read(["index_in_batch"])["index_in_batch"].to_pylist() == [1, 3, 8, 9]
+
+
+@pytest.mark.parametrize(
+    ("positions", "error", "message"),
+    [
+        ([1], fermion.InvalidArgumentError, "batch 7: positions: expected 2 positions.*found 1"),
+        ([1, 1], fermion.InvalidArgumentError, "row 1: expected a position .* above 1, found 1"),
+        ([2, 1], fermion.InvalidArgumentError, "row 1: expected a position .* above 2, found 1"),
+        ([-1, 0], fermion.InvalidArgumentError, "row 0: .* from 0 to 2147483646, found -1"),
+        ([0, 2**31 - 1], fermion.InvalidArgumentError, "row 1: .* found 2147483647"),
+        ([[0], [1]], fermion.InvalidArgumentError, "one dimension"),
+        (pa.array([0, None]), fermion.InvalidArgumentError, "1 nulls"),
+        ([0, 1.5], TypeError, "expected an integer, found float"),
+        ("01", TypeError, "expected integers, found str"),
+        (7, TypeError, "expected integers, found int"),
+    ],
+)
+def test_positions_that_no_rows_of_a_batch_can_have_are_refused(positions, error, message):
+    with fermion.Writer(io.BytesIO(), SCHEMA) as writer, pytest.raises(error, match=message):
+        writer.append_batch(7, rows(0, 2), positions=positions)
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [([3, 3], "row 1: expected a position in the batch above 3, found 3"), ([5, 4], "above 5")],
+)
+def test_stored_positions_that_do_not_ascend_are_an_error_of_the_file(
+    positions, message, monkeypatch
+):
+    monkeypatch.setattr("fermion.writing.file.wrong_position", lambda positions, ends: None)
+    sink = io.BytesIO()
+    with fermion.Writer(sink, SCHEMA) as writer:
+        writer.append_batch(7, rows(0, 2), positions=positions)
+    with fermion.open(sink.getvalue()) as file:
+        (problem,) = file.verify().problems
+        assert message in problem
+        assert file.read().equals(rows(0, 2))
+        with pytest.raises(fermion.InvalidFileError, match=message):
+            file.read(["index_in_batch"])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("pages", [1, 2])
+def test_positions_for_more_or_fewer_rows_are_an_error_of_the_file(count, pages, monkeypatch):
+    """One page tells its slots in its header, several in the metadata of the column."""
+    sink, cuts = io.BytesIO(), np.array([0, count] if pages == 1 else [0, 1, count])
+    with fermion.Writer(sink, SCHEMA) as writer, monkeypatch.context() as patch:
+        writer.append_batch(7, rows(0, 3), positions=[1, 2, 3])
+        assert writer._batches is not None
+        writer._batches.positions = [np.arange(1, 1 + count, dtype=np.uint32)]
+        patch.setattr("fermion.pages.batches.cut_batches", lambda *_, **__: cuts)
+        writer.close()
+    message = f"expected 3 slots, found {count}" if pages == 1 else f"{count} slots, expected 3"
+    with fermion.open(sink.getvalue()) as file:
+        (problem,) = file.verify().problems
+        assert message in problem
+        with pytest.raises(fermion.InvalidFileError, match=message):
+            file.read(["index_in_batch"])
+
+
+def test_positions_without_batches_are_an_error_of_the_file():
+    sink = io.BytesIO()
+    fermion.write_table(rows(0, 3), sink)
+    data = bytearray(sink.getvalue())
+    at = len(data) - FOOTER.itemsize + FOOTER.fields["incompat"][1]
+    data[at] |= Incompat.BATCH_POSITIONS
+    repair(data)
+    with pytest.raises(fermion.InvalidFileError, match="wrong positions in batches"):
+        fermion.open(data)

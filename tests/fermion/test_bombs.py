@@ -32,7 +32,7 @@ from tests.fermion.mutations import OPTIONS, memory_limit, original
 
 GIB = 2**30
 LENGTHS = (2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
-SAMPLED = ("batches", "dictionaries", "maps", "bloom_filters", "lz4")
+SAMPLED = ("batch_positions", "dictionaries", "maps", "bloom_filters", "lz4")
 CASE_SECONDS_MAX = 5
 TARGETS_MAX = 8
 PORTIONS = [pytest.param(name, 4, id=name) for name in SAMPLED] + [

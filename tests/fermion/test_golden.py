@@ -80,6 +80,9 @@ def test_a_golden_file_is_filtered_as_it_was(path):
                 assert found.num_rows == facts["filtered_rows"]
             for batch_id, count in (facts["batches"] or {}).items():
                 assert file.read_batch(int(batch_id)).num_rows == count
+            if facts.get("positions") is not None:
+                found = file.read(["index_in_batch"])["index_in_batch"]
+                assert found.to_pylist() == facts["positions"]
 
 
 @every_file

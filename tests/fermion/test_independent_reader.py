@@ -56,6 +56,12 @@ def test_batches_are_read_by_the_specification_alone():
     assert File(feature.stored()).batches() == expected
 
 
+@pytest.mark.parametrize("name", ["batches", "batch_positions", "changed_batch_positions"])
+def test_positions_in_batches_are_read_by_the_specification_alone(name):
+    feature = FEATURES[name]()
+    assert File(feature.stored()).index_in_batch() == feature.index_in_batch()
+
+
 def test_the_sort_order_is_read_by_the_specification_alone():
     assert File(FEATURES["sort_order"]().stored()).sort_order == [(0, 0), (1, 3)]
 

@@ -2,6 +2,7 @@
 
     python -m tests.golden.write_golden
 
+Each lies in the folder of the first version that has all that the file has.
 A golden file was written once, by the release that brought its feature, and is read by every later
 one. Beside ``NAME.fermion`` stand the values it must give, as an Arrow file, and what Arrow has no
 place for as JSON. ``SHA256SUMS`` tells a file that changed.
@@ -18,13 +19,10 @@ import pyarrow as pa
 import fermion
 from fermion.columns.ordered_dictionaries import ordered_arrays
 from fermion.columns.types import column_node
-from fermion.layout import VERSION_MAJOR, VERSION_MINOR
 from tests.fermion.feature import Feature
 from tests.fermion.features import FEATURES, LARGE_FEATURES
 
 GOLDEN = Path(__file__).resolve().parent
-FOLDER = GOLDEN / f"v{VERSION_MAJOR}.{VERSION_MINOR}"
-"""Files of version 1.0 are in ``v1``."""
 SUMS = "SHA256SUMS"
 
 
@@ -60,8 +58,15 @@ def facts(feature: Feature, path: Path) -> dict[str, object]:
             "filter": feature.filter,
             "filtered_rows": kept,
             "batches": batches,
+            "positions": feature.index_in_batch() if feature.positions is not None else None,
             "dictionaries": dictionaries(feature.table) if feature.has_orders else None,
         }
+
+
+def folder_of(feature: Feature) -> Path:
+    """Where the files of a feature lie; those of version 1.0 are in ``v1``."""
+    with fermion.open(feature.stored()) as file:
+        return GOLDEN / "v{}.{}".format(*file.version)
 
 
 def write(name: str, feature: Feature) -> list[Path]:
@@ -72,7 +77,9 @@ def write(name: str, feature: Feature) -> list[Path]:
     FileExistsError
         There is one.
     """
-    paths = [FOLDER / f"{name}{suffix}" for suffix in (".fermion", ".arrow", ".json")]
+    folder = folder_of(feature)
+    folder.mkdir(exist_ok=True)
+    paths = [folder / f"{name}{suffix}" for suffix in (".fermion", ".arrow", ".json")]
     for path in paths:
         if path.exists():
             raise FileExistsError(path)
@@ -91,17 +98,17 @@ def write(name: str, feature: Feature) -> list[Path]:
 
 def main() -> None:
     """Write what is missing, and note its digests."""
-    FOLDER.mkdir(exist_ok=True)
-    sums = FOLDER / SUMS
-    with sums.open("a", encoding="utf-8") as noted:
-        for name, build in sorted({**FEATURES, **LARGE_FEATURES}.items()):
-            if (FOLDER / f"{name}.fermion").exists():
-                continue
-            if name in LARGE_FEATURES and list(GOLDEN.glob(f"v*/{name}.fermion")):
-                continue  # one is enough, of whichever version
-            for path in write(name, build()):
-                noted.write(f"{digest(path)}  {path.name}\n")
-            print(f"wrote {name}")
+    for name, build in sorted({**FEATURES, **LARGE_FEATURES}.items()):
+        if name in LARGE_FEATURES and list(GOLDEN.glob(f"v*/{name}.fermion")):
+            continue  # one is enough, of whichever version
+        feature = build()
+        folder = folder_of(feature)
+        if (folder / f"{name}.fermion").exists():
+            continue
+        paths = write(name, feature)
+        with (folder / SUMS).open("a", encoding="utf-8") as noted:
+            noted.writelines(f"{digest(path)}  {path.name}\n" for path in paths)
+        print(f"wrote {name}")
 
 
 if __name__ == "__main__":

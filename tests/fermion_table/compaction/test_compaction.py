@@ -131,8 +131,8 @@ def test_compaction_keeps_batches_whole_under_their_ids(tmp_path_factory, append
     scan = table.scan(columns=["v", "batch_id", "index_in_batch"])
     (split,) = scan.plan().splits
     batches = scan.reader.batches(split)
-    found = [(n, t.to_pydict()) for n, t in whole_batches(scan.to_batches(), batches, scan.schema)]
-    assert found == model
+    whole = list(whole_batches(scan.to_batches(), batches, scan.schema))
+    assert [(each.batch_id, each.rows.to_pydict()) for each in whole] == model
     for number in range(-4, 5):
         wanted = [value for n, data in model if n == number for value in data["v"]]
         assert table.lookup_batch(number).column("v").to_pylist() == wanted
@@ -303,14 +303,17 @@ def test_a_failing_group_leaves_the_table_as_it_was(table_path, monkeypatch):
 def test_whole_batches_are_cut_however_the_rows_arrive():
     schema = pa.schema([("v", pa.int8()), ("batch_id", pa.int64()), ("index_in_batch", pa.int64())])
     rows = pa.record_batch(
-        [pa.array(range(6), pa.int8()), pa.array([5, 5, 5, 5, 1, 1]), pa.array([0, 1, 0, 1, 0, 1])],
+        [pa.array(range(6), pa.int8()), pa.array([5, 5, 5, 5, 1, 1]), pa.array([0, 4, 1, 3, 0, 1])],
         schema=schema,
     )
     batches = np.array([9, 5, 5, 7, 1, 9]), np.array([0, 2, 2, 0, 2, 0])
     for size in range(1, 7):
         pieces = [rows.slice(start, size) for start in range(0, 6, size)]
-        found = [(n, t.column("v").to_pylist()) for n, t in whole_batches(pieces, batches, schema)]
+        whole = list(whole_batches(pieces, batches, schema))
+        found = [(each.batch_id, each.rows.column("v").to_pylist()) for each in whole]
         assert found == [(9, []), (5, [0, 1]), (5, [2, 3]), (7, []), (1, [4, 5]), (9, [])]
+        positions = [each.positions for each in whole if each.positions is not None]
+        assert [each.tolist() for each in positions] == [[0, 4], [1, 3], [0, 1]]
     nothing = np.array([], np.int64)
     assert list(whole_batches([], (nothing, nothing), schema)) == []
 
