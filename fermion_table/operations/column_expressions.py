@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from fermion.display import short_repr
 from fermion.engine import SqlExpressions
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Column, pyarrow_columns
+from fermion.predicate import Column, pyarrow_columns, resolve_path
 from fermion_table.operations.assignments import LiteralValue, evaluated
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.from_arrow import schema_from_arrow
@@ -40,12 +40,7 @@ class ColumnExpressions:
     """
 
     def __init__(self, expressions: Mapping[str, Any], columns: pa.Schema, where: str) -> None:
-        for name, value in expressions.items():
-            if not isinstance(value, (str, SqlExpression, Column, pc.Expression, LiteralValue)):
-                raise TypeError(
-                    f"{where}: function: column {name!r}: expected SQL, lit, fermion.col or a "
-                    f"pyarrow expression, found {type(value).__name__} {value!r:.80}"
-                )
+        _check_kinds(expressions, where)
         if sorted(expressions) != sorted(columns.names):
             raise InvalidArgumentError(
                 f"{where}: function: expected expressions for {columns.names}, found "
@@ -108,3 +103,51 @@ class ColumnExpressions:
                 found[name] = evaluated(value, batch, fields[name], where=self._where)
         arrays = [found[each.name].cast(each.type) for each in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+
+
+def schema_of_expressions(
+    expressions: Mapping[str, Any], given: pa.Schema, where: str
+) -> pa.Schema:
+    """The columns that expressions give of rows.
+
+    Parameters
+    ----------
+    expressions
+        As `ColumnExpressions` takes them.
+    given
+        The columns of the rows.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError, ColumnNotFoundError
+        An expression is none, or does not fit the columns; or it gives no type (NULL).
+    """
+    _check_kinds(expressions, where)
+    rows = pa.RecordBatch.from_arrays([nulls(each.type, 0) for each in given], schema=given)
+    fields: list[pa.Field] = []
+    for name, value in expressions.items():
+        shown = f"{where}: function: column {name!r}"
+        if isinstance(value, LiteralValue):
+            array = pa.array([value.value])
+        elif isinstance(value, (str, SqlExpression)):
+            text = value if isinstance(value, str) else value.text
+            (array,) = SqlExpressions({name: text}, where).compute(rows)
+        else:
+            paths = (value.path,) if isinstance(value, Column) else pyarrow_columns(value) or ()
+            for path in paths:
+                resolve_path(path, given, where=shown)
+            (field,) = schema_from_arrow(pa.schema({name: pa.null()})).fields
+            array = evaluated(value, rows, field, where=where)
+        if pa.types.is_null(array.type):
+            raise InvalidArgumentError(f"{shown}: its type is not known: give it with schema=")
+        fields.append(pa.field(name, array.type))
+    return pa.schema(fields)
+
+
+def _check_kinds(expressions: Mapping[str, Any], where: str) -> None:
+    for name, value in expressions.items():
+        if not isinstance(value, (str, SqlExpression, Column, pc.Expression, LiteralValue)):
+            raise TypeError(
+                f"{where}: function: column {name!r}: expected SQL, lit, fermion.col or a "
+                f"pyarrow expression, found {type(value).__name__} {value!r:.80}"
+            )

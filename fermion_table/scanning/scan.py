@@ -10,14 +10,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag, integer
 from fermion.display import facts_repr, html_facts, location_text, names_text
-from fermion.engine import read_ahead
+from fermion.engine import read_ahead, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
-from fermion.predicate import column_of
+from fermion.predicate import RowRanges, column_of
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
@@ -37,7 +38,7 @@ from fermion_table.planning.plan import (
     files_that_must_match,
     prune_manifests,
 )
-from fermion_table.planning.split import Split, first_rows
+from fermion_table.planning.split import FileSplit, Split, first_rows
 from fermion_table.planning.tree_plan import TreePlan, plan_trees
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader
@@ -411,6 +412,50 @@ class Scan:
         """The first rows."""
         return self.head_scan(integer(n, "n", minimum=0)).to_arrow()
 
+    def sample(self, n: int, *, seed: int | None = None) -> pa.Table:
+        """Rows drawn at random, each as likely as any other, in the order of the scan.
+
+        Of an append table only files are read that hold a row that was drawn; of a primary-key
+        table all are, as rows are merged.
+
+        Parameters
+        ----------
+        n
+            How many; all where there are fewer.
+        seed
+            The same one draws the same rows of a snapshot; None: others each time.
+        """
+        n = integer(n, "n", minimum=0)
+        if seed is not None:
+            seed = integer(seed, "seed", minimum=0)
+        splits = self.plan().splits
+        files = [split for split in splits if isinstance(split, FileSplit)]
+        if self.limit is not None or len(files) < len(splits):
+            drawn = _drawn(self.count(), n, seed)
+            batches = _rows_at(self.to_batches(), drawn)
+        else:
+            with until_expiry(self.store, self.snapshot):
+                counts = [self.reader.count_file(file) for file in files]
+            drawn = _drawn(sum(counts), n, seed)
+            batches = self._rows_of_files(files, counts, drawn)
+        if not len(self.schema):
+            return pa.Table.from_batches([empty_columns(self.schema, len(drawn))])
+        return pa.Table.from_batches(batches, schema=self.schema)
+
+    def _rows_of_files(
+        self, files: Sequence[FileSplit], counts: Sequence[int], drawn: np.ndarray
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows by their numbers in the scan, from the files that hold any."""
+        start = 0
+        for file, count in zip(files, counts, strict=True):
+            low, high = np.searchsorted(drawn, (start, start + count))
+            if low < high:
+                with until_expiry(self.store, self.snapshot):
+                    numbers = self.reader.find(file).to_indices()[drawn[low:high] - start]
+                rows = RowRanges.from_indices(numbers)
+                yield from self.reader.read_file(file, rows=rows)
+            start += count
+
     def head_scan(self, n: int | None) -> Scan:
         """The same with at most ``n`` rows."""
         if n is not None:
@@ -461,6 +506,22 @@ class Scan:
             "limit": self.limit,
             "mode": None if self.mode == "snapshot" else self.mode,
         }
+
+
+def _drawn(total: int, n: int, seed: int | None) -> np.ndarray:
+    """Numbers of rows, ascending, each at most once: ``int64``."""
+    generator = np.random.default_rng(seed)
+    return np.sort(generator.choice(total, size=min(n, total), replace=False, shuffle=False))
+
+
+def _rows_at(batches: Iterator[pa.RecordBatch], drawn: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Rows by their numbers in a stream of batches."""
+    start = 0
+    for batch in batches:
+        low, high = np.searchsorted(drawn, (start, start + batch.num_rows))
+        if low < high:
+            yield take_batch_rows(batch, drawn[low:high] - start)
+        start += batch.num_rows
 
 
 def _read_all(

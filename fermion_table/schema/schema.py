@@ -343,6 +343,14 @@ class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     transform: TransformKind = "identity"
     parameter: int = 0
 
+    def text(self, schema: TableSchema) -> str:
+        """As `Table.create` takes it: ``"city"``, ``"day(at)"``, ``"bucket(4, id)"``."""
+        column = schema.by_id[self.source_id].name
+        if self.transform == "identity":
+            return column
+        parameter = f"{self.parameter}, " if self.parameter else ""
+        return f"{self.transform}({parameter}{column})"
+
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Where an earlier version is stored: its id, file, BLAKE2b hash and stored size in bytes."""

@@ -14,7 +14,7 @@ from fermion_table.argument_checks import check_columns, check_kind, check_texts
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.column_commit import check_append_table
-from fermion_table.operations.column_expressions import ColumnExpressions
+from fermion_table.operations.column_expressions import ColumnExpressions, schema_of_expressions
 from fermion_table.operations.computed_columns import (
     Computation,
     ComputedColumns,
@@ -33,7 +33,7 @@ def add_columns_with(
     function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
     read: Sequence[PathLike] | None = None,
-    schema: pa.Schema,
+    schema: pa.Schema | None = None,
     batch_rows: int = BATCH_ROWS,
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -59,7 +59,7 @@ def add_columns_with(
         Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
         of a dict name.
     schema
-        The new columns.
+        The new columns. None: of the types that the expressions of a dict give.
     batch_rows
         Rows a call, at most.
     threads
@@ -105,9 +105,14 @@ def add_columns_with(
     if resume is not None:
         check_kind(resume, FinishedColumns, "resume")
     action = "add_columns_with"
+    where = f"{state.location}: {action}"
+    if schema is None and isinstance(function, Mapping):
+        state.check_writable()
+        state.refresh()
+        schema = schema_of_expressions(function, state.schema.to_arrow(field_ids=False), where)
     new = check_new_columns(check_kind(schema, pa.Schema, "schema"), action, state.location)
     if isinstance(function, Mapping):
-        function = ColumnExpressions(function, new, f"{state.location}: {action}")
+        function = ColumnExpressions(function, new, where)
     columns = _named(function) if asked is None else asked
     state.check_writable()
     state.refresh()

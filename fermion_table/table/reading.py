@@ -22,6 +22,7 @@ from fermion_table.metadata.versions import (
     Version,
     check_version,
     find_recorded,
+    resolve_version,
     snapshot_as_of,
     snapshot_of_tag,
 )
@@ -87,6 +88,7 @@ def scan(
     *,
     columns: Sequence[PathLike] | None = None,
     filter: Any = None,
+    version: Version | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
     as_of: Moment | None = None,
@@ -107,8 +109,11 @@ def scan(
         the table has a column of this name. None: every column.
     filter
         Anything that `fermion` takes as a filter. The result is exact.
+    version
+        Another snapshot, with its own schema, as `Table.open` takes it: an id, a tag, a branch,
+        ``"main~3"`` or a time.
     snapshot_id, tag, as_of, branch
-        Another snapshot, with its own schema: by id, by tag, by time (the latest then: a
+        The same by what it is: by id, by tag, by time (the latest then: a
         datetime, a date, which means its start, a ``numpy.datetime64`` or ISO text, all UTC
         without a zone) or version (``"main~3"``), or the latest of a branch.
     batch_id
@@ -135,7 +140,7 @@ def scan(
         Also when it is read after it has expired.
     """
     state = self._state
-    snapshot = _snapshot_to_scan(state, snapshot_id, tag, as_of, branch)
+    snapshot = _snapshot_to_scan(state, version, snapshot_id, tag, as_of, branch)
     same = snapshot is state.snapshot
     versions = state.schemas if same else SchemaVersions(state.store, snapshot)
     if schema not in ("snapshot", "current"):
@@ -284,14 +289,18 @@ def scan_changes(
 
 def _snapshot_to_scan(
     state: TableState,
+    version: Version | None,
     snapshot_id: int | None,
     tag: str | None,
     as_of: Moment | None,
     branch: str | None,
 ) -> Snapshot:
-    if sum(version is not None for version in (snapshot_id, tag, as_of)) > 1:
-        raise InvalidArgumentError("snapshot_id, tag and as_of: expected one of them")
+    if sum(given is not None for given in (version, snapshot_id, tag, as_of)) > 1:
+        raise InvalidArgumentError("version, snapshot_id, tag and as_of: expected one of them")
     branch = branch or state.branch
+    if version is not None:
+        snapshot = resolve_version(state.store, check_version(version, "version"), branch=branch)
+        return state.snapshot if snapshot.hash == state.snapshot.hash else snapshot
     if tag is not None:
         return snapshot_of_tag(state.store, tag)
     if snapshot_id is not None:

@@ -40,6 +40,7 @@ from fermion_table.table import (
     appending,
     changes,
     column_changes,
+    contents,
     maintenance,
     merging_rows,
     reading,
@@ -101,6 +102,13 @@ class Table:
         }
         title = f"Table {location_text(self.location)}"
         return html_facts(title, facts) + self.schema._repr_html_()
+
+    def __bool__(self) -> bool:
+        """A table is true, whatever it holds."""
+        return True
+
+    __len__ = contents.no_length
+    __arrow_c_stream__ = contents.arrow_c_stream
 
     @classmethod
     def create(
@@ -309,6 +317,21 @@ class Table:
         return self._state.schema
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return self.schema.names
+
+    @property
+    def primary_key(self) -> list[str]:
+        """The names of the columns of the primary key; none if there is no key."""
+        return [self.schema.by_id[number].name for number in self.schema.primary_key]
+
+    @property
+    def partition_by(self) -> list[str]:
+        """What the table is partitioned by, as `create` takes it: ``"city"``, ``"day(at)"``."""
+        return [field.text(self.schema) for field in self.schema.partition_by]
+
+    @property
     def properties(self) -> dict[str, str]:
         """The table's settings; a copy."""
         return dict(self.schema.properties)
@@ -331,6 +354,15 @@ class Table:
     def refresh(self) -> Snapshot:
         """Move to the latest snapshot of the branch; then a table opened at a version can write."""
         return self._state.refresh()
+
+    # The table as data: the rows that it sees.
+    head = contents.head
+    count = contents.count
+    sample = contents.sample
+    to_arrow = contents.to_arrow
+    to_pandas = contents.to_pandas
+    to_polars = contents.to_polars
+    to_duckdb = contents.to_duckdb
 
     # Read: rows, and what changed them.
     scan = reading.scan

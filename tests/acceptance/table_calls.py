@@ -242,6 +242,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Scan.head_scan": _of(Table.scan, "head_scan", n=1),
     "Scan.known_min_max": _of(Table.scan, "known_min_max", column="id"),
     "Scan.min_max": _of(Table.scan, "min_max", column="id"),
+    "Scan.sample": _of(Table.scan, "sample", n=1, seed=1),
     "Scan.select": _of(Table.scan, "select", columns=["id"]),
     "Scan.to_duckdb": _of(Table.scan, "to_duckdb", connection=None),
     "Scan.to_pandas": _of(Table.scan, "to_pandas"),
@@ -348,6 +349,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         message="why",
     ),
     "Table.delete_keys": _of_keyed_table(lambda t: t, "delete_keys", keys=[1, 7], **WORDS),
+    "Table.count": _of_table("count", filter="id > 1"),
     "Table.delete": _of_table("delete", filter="id > 1", **WORDS),
     "Table.diff": _of_table("diff", before=0, after=1),
     "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
@@ -363,6 +365,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         "expire_snapshots", older_than=DAY, retain_last=5, dry_run=False
     ),
     "Table.find_commit": _of_table("find_commit", commit_user="somebody", commit_identifier=5),
+    "Table.head": _of_table("head", n=3),
     "Table.history": _of_table("history", limit=5),
     "Table.history_html": _of_table("history_html", limit=5),
     "Table.lookup": _of_keyed_table(
@@ -388,10 +391,12 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         "repair", dry_run=False, leave_out_missing=True, lost_deletions="leave_out"
     ),
     "Table.restore": _of_table("restore", version=1, message="why"),
+    "Table.sample": _of_table("sample", n=3, seed=1),
     "Table.scan": _of_table(
         "scan",
         columns=["id"],
         filter="id > 1",
+        version=None,
         snapshot_id=None,
         tag=None,
         as_of=None,
@@ -406,6 +411,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
     ),
     "Table.set_properties": _of_table("set_properties", updates={"a.b": "c"}, remove=["c"]),
+    "Table.to_duckdb": _of_table("to_duckdb", connection=None),
+    "Table.to_pandas": _of_table("to_pandas"),
+    "Table.to_polars": _of_table("to_polars", lazy=True),
     "Table.transaction": _of_table("transaction", **WORDS),
     "Table.upsert": _of_keyed_table(
         lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS

@@ -1,0 +1,108 @@
+"""Methods of `Table` by which it is data: the rows of the snapshot that it sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+
+import pyarrow as pa
+
+from fermion_table.table.reading import scan
+from fermion_table.table.state import HasState
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+
+
+def head(self: HasState, n: int = 10) -> pa.Table:
+    """The first rows, as `Scan.head`; of the snapshot that this object sees."""
+    return scan(self).head(n)
+
+
+def count(self: HasState, filter: Any = None) -> int:
+    """Count the rows, or those that a filter selects, as `Scan.count`.
+
+    Parameters
+    ----------
+    filter
+        As in `scan`.
+    """
+    return scan(self, filter=filter).count()
+
+
+def sample(self: HasState, n: int, *, seed: int | None = None) -> pa.Table:
+    """Rows drawn at random, as `Scan.sample`.
+
+    Parameters
+    ----------
+    n
+        How many; all where there are fewer.
+    seed
+        The same one draws the same rows of a snapshot; None: others each time.
+    """
+    return scan(self).sample(n, seed=seed)
+
+
+def to_arrow(self: HasState) -> pa.Table:
+    """All rows as a table, in memory. `scan` reads some columns, filters, or streams."""
+    return scan(self).to_arrow()
+
+
+def to_pandas(self: HasState, **options: Any) -> pandas.DataFrame:
+    """All rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
+    return scan(self).to_pandas(**options)
+
+
+@overload
+def to_polars(self: HasState, *, lazy: Literal[True] = True) -> polars.LazyFrame: ...
+
+
+@overload
+def to_polars(self: HasState, *, lazy: Literal[False]) -> polars.DataFrame: ...
+
+
+@overload
+def to_polars(self: HasState, *, lazy: bool) -> polars.DataFrame | polars.LazyFrame: ...
+
+
+def to_polars(self: HasState, *, lazy: bool = True) -> polars.DataFrame | polars.LazyFrame:
+    """All rows as a lazy frame of Polars, which reads only the columns and rows that it uses.
+
+    Parameters
+    ----------
+    lazy
+        False reads all of them.
+    """
+    return scan(self).to_polars(lazy=lazy)
+
+
+def to_duckdb(
+    self: HasState, connection: duckdb.DuckDBPyConnection | None = None
+) -> duckdb.DuckDBPyRelation:
+    """All rows as a relation of DuckDB, which reads only the columns and rows that it uses.
+
+    Parameters
+    ----------
+    connection
+        None: DuckDB's default one.
+    """
+    return scan(self).to_duckdb(connection)
+
+
+def arrow_c_stream(self: HasState, requested_schema: object | None = None) -> object:
+    """All rows as an Arrow C stream: ``pa.table(table)`` and ``pl.DataFrame(table)`` read it."""
+    return scan(self).__arrow_c_stream__(requested_schema)
+
+
+def no_length(self: HasState) -> NoReturn:
+    """Refuse ``len(table)``: counting may read files.
+
+    Raises
+    ------
+    TypeError
+    """
+    raise TypeError(
+        f"{self._state.location}: a table has no len(): call table.count(), or len(table.columns) "
+        "for the number of columns"
+    )
