@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion_table import MergeResult, Scan, StorageAccess, Table
+from fermion_table import MergeResult, Scan, Snapshot, StorageAccess, Table
 from fermion_table.engine import (
     SOURCE,
     TARGET,
@@ -190,11 +190,13 @@ def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata
     key = primary_key_of(table.schema)
     scan, known = merge.scan(_needed(merge, clauses)), merge.scan(list(merge.on))
     filters: tuple[Any, ...] = (None,)
+    decided = None
     if key is not None and clauses.is_upsert(key):
         filters = ()
         done = run_keyed_changes(_upserted(merge), table, "merge")
     elif key is not None:
-        done = run_keyed_changes(_decided(merge, clauses), table, "merge")
+        decided = _decided(merge, clauses)
+        done = run_keyed_changes(decided, table, "merge")
     else:
         written = any(clause.action != "delete" for clause in clauses.clauses)
         columns = merge.names if written else None
@@ -208,7 +210,12 @@ def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata
         relied_on=files_with(done.kept, scan),
     )
     snapshot = table.commit_found(found, done.messages, **commit_arguments(metadata))
-    return MergeResult(snapshot, done.counts if filters else _counted(merge, known, done))
+    after = snapshot if key is not None and key.options.sequence_fields else None
+    if not filters:
+        return MergeResult(snapshot, _counted(merge, known, done, after))
+    if decided is None or after is None or not done.counts.inserted:
+        return MergeResult(snapshot, done.counts)
+    return MergeResult(snapshot, _with_shown(merge, decided, done, after))
 
 
 def _upserted(merge: FrameMerge) -> DataFrame:
@@ -225,15 +232,57 @@ def _upserted(merge: FrameMerge) -> DataFrame:
     return rows.select(functions.lit(REPLACE).alias(columns.operation), *old, *new)
 
 
-def _counted(merge: FrameMerge, known: Scan, done: RowChanges) -> Callable[[], MergeCounts]:
-    """Counts the rows of an upsert that were there before, when that is asked for."""
+def _counted(
+    merge: FrameMerge, known: Scan, done: RowChanges, after: Snapshot | None
+) -> Callable[[], MergeCounts]:
+    """Counts the rows of an upsert that were there before, when that is asked for.
+
+    Parameters
+    ----------
+    after
+        The snapshot in which rows are looked for, as deletions of a later sequence may hide some;
+        None: all show.
+    """
+
+    def matching(scan: Scan) -> int:
+        rows = frame_of(merge.spark, scan).alias(TARGET)
+        return rows.join(merge.named_source(), merge.matches(), "left_semi").count()
 
     def count() -> MergeCounts:
-        before = frame_of(merge.spark, known).alias(TARGET)
-        updated = before.join(merge.named_source(), merge.matches(), "left_semi").count()
-        return MergeCounts(done.counts.updated - updated, updated)
+        updated = matching(known)
+        there = done.counts.updated
+        if after is not None:
+            there = matching(_keys_of(merge.table, list(merge.on), after))
+        return MergeCounts(there - updated, updated)
 
     return count
+
+
+def _with_shown(
+    merge: FrameMerge, decided: DataFrame, done: RowChanges, after: Snapshot
+) -> Callable[[], MergeCounts]:
+    """Counts the rows that were inserted and show, when that is asked for; see `_counted`."""
+    key = primary_key_of(merge.table.schema)
+    assert key is not None
+    names = list(key.names)
+
+    def count() -> MergeCounts:
+        operation = functions.col(quoted(ChangeColumns.of(merge.table).operation))
+        inserted = decided.where(operation == INSERT).select(*map(quoted, names)).alias(SOURCE)
+        rows = frame_of(merge.spark, _keys_of(merge.table, names, after)).alias(TARGET)
+        are_same = reduce(and_, (_of(TARGET, name) == _of(SOURCE, name) for name in names))
+        return MergeCounts(
+            rows.join(inserted, are_same, "left_semi").count(),
+            done.counts.updated,
+            done.counts.deleted,
+        )
+
+    return count
+
+
+def _keys_of(table: Table, names: Sequence[str], snapshot: Snapshot) -> Scan:
+    scan = table.scan(columns=[(name,) for name in names], snapshot_id=snapshot.id)
+    return replace(scan, merges_level0=True)
 
 
 def _decided(merge: FrameMerge, clauses: MergeClauses) -> DataFrame:

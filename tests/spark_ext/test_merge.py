@@ -61,6 +61,25 @@ def merged_by_spark(spark, table: Table, source):
     )
 
 
+@pytest.mark.parametrize("is_upsert", [False, True])
+def test_a_row_that_a_deletion_of_a_later_sequence_hides_is_not_counted_as_inserted(
+    spark, tmp_path, is_upsert
+):
+    """Keys 1 and 2 are new, and of 1 a deletion is there already; with key 3 all is as ever."""
+    schema = pa.schema([("id", pa.int64()), ("at", pa.int64()), ("v", pa.int64())])
+    settings = {"sequence.field": "at", "bucket": "1"}
+    table = Table.create(tmp_path / "t", schema, primary_key="id", properties=settings)
+    old = {"id": [1, 3], "at": [10, 1], "v": [0, 0], "op": ["-D", "+I"]}
+    table.upsert(old, change_type="op")
+    source = spark.createDataFrame([(1, 5, 1), (2, 5, 1), (3, 5, 1)], "id long, at long, v long")
+    builder = spark_ext.merge(spark, table.location, source, on="id")
+    condition = None if is_upsert else "source.v = 1"
+    result = builder.when_matched_update(condition=condition).when_not_matched_insert().execute()
+    table.refresh()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [2, 3]
+    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 1, 0)
+
+
 @pytest.mark.parametrize("options", [PLAIN, KEYED], ids=["append", "primary key"])
 def test_a_merge_of_frames_is_that_of_the_table(spark, source, tmp_path, options):
     """The same rows, counts and kinds of commits."""
