@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.planning.split import FileSplit, Split, task_bytes
     from fermion_table.reading.split_reader import SplitReader
     from fermion_table.schema.difference import SchemaChange
+    from fermion_table.schema.properties import spelled_columns
     from fermion_table.schema.update import SchemaUpdate
     from fermion_table.storage.owned_files import OwnedFiles
     from fermion_table.storage.paths import MAIN
@@ -112,6 +113,7 @@ __getattr__ = load_when_asked_for(
         "parts_of": "catalog.names",
         "primary_key_of": "merging.primary_key",
         "required_key": "merging.primary_key",
+        "spelled_columns": "schema.properties",
         "stage_table": "table.staged",
         "task_bytes": "planning.split",
         "write_changes": "writing.make_writer",
@@ -172,6 +174,7 @@ __all__ = [
     "parts_of",
     "primary_key_of",
     "required_key",
+    "spelled_columns",
     "stage_table",
     "task_bytes",
     "write_changes",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -89,6 +89,9 @@ def parse_duration(text: str, parameter: str) -> int:
 
 class Kind(ABC):
     """The form of a property's value."""
+
+    names_columns = False
+    """Whether it names columns of the table."""
 
     @abstractmethod
     def parse(self, name: str, text: str) -> Any:
@@ -172,8 +175,14 @@ class Choice(Kind):
         return word
 
 
-class Columns(Kind):
-    """Names of columns with commas between them, each once."""
+class Column(Text):
+    """The name of a column."""
+
+    names_columns = True
+
+
+class Fields(Kind):
+    """Names with commas between them, each once."""
 
     def parse(self, name: str, text: str) -> tuple[str, ...]:
         """Return the names."""
@@ -184,8 +193,16 @@ class Columns(Kind):
         return columns
 
 
+class Columns(Fields):
+    """Names of columns with commas between them, each once."""
+
+    names_columns = True
+
+
 class AnyColumns(Kind):
     """Names of columns as `Columns`, or none."""
+
+    names_columns = True
 
     def parse(self, name: str, text: str) -> tuple[str, ...]:
         """Return the names; empty ones and repeated ones are left out."""
@@ -298,7 +315,7 @@ OF_KEYED_TABLES = (
         "of `listagg` and `collect`: keep equal items once",
     ),
     Property(
-        *("fields.<column>.nested_key", Columns(), None),
+        *("fields.<column>.nested_key", Fields(), None),
         "of `nested_update`: fields that identify an item",
     ),
     Property(
@@ -387,7 +404,9 @@ OF_KEYED_TABLES = (
         *("record_level.expire_time", Duration(), None),
         "time after which compaction removes rows, such as `30 d`",
     ),
-    Property(*("record_level.time_field", Text(), None), "the column that holds the time of a row"),
+    Property(
+        *("record_level.time_field", Column(), None), "the column that holds the time of a row"
+    ),
     Property(
         "record_level.time_field_type",
         Choice(("seconds_int", "seconds_long", "millis_long", "timestamp", "date")),
@@ -441,6 +460,31 @@ def plain_name(name: str) -> str:
         column, last = rest.rsplit(".", 1)
         return f"{first}.{column}.{last.replace('-', '_')}"
     return name.replace("-", "_")
+
+
+def spelled_columns(properties: Mapping[str, str], spelled: Callable[[str], str]) -> dict[str, str]:
+    """Properties with other spellings of the columns that they name, in values and in names.
+
+    Parameters
+    ----------
+    spelled
+        Gives the name of a column as a schema has it.
+    """
+
+    def each(names: str) -> str:
+        parts = [(part, part.strip()) for part in names.split(",")]
+        return ",".join(part.replace(name, spelled(name), 1) for part, name in parts)
+
+    made = {}
+    for name, text in properties.items():
+        known = property_of(plain_name(name))
+        if known is not None and "<column" in known.name:
+            first, rest = name.split(".", 1)
+            columns, last = rest.rsplit(".", 1)
+            columns = each(columns) if "<columns>" in known.name else spelled(columns)
+            name = f"{first}.{columns}.{last}"
+        made[name] = each(text) if known is not None and known.kind.names_columns else text
+    return made
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -11,8 +11,8 @@ from pyspark.sql.types import _parse_datatype_json_string
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableSchema
-from fermion_table.engine import SchemaUpdate
-from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY
+from fermion_table.engine import SchemaUpdate, spelled_columns
+from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, spelling_of
 from spark_ext.types import spark_schema, table_type
 
 RESERVED = {
@@ -48,7 +48,7 @@ def alter(table: Table, changes: Iterable[Any], *, case_sensitive: bool) -> None
             _replace(update, columns, case_sensitive=case_sensitive)
             return
         for change in listed:
-            _apply(update, change)
+            _apply(update, change, case_sensitive=case_sensitive)
 
 
 def _replaced(schema: TableSchema, changes: Sequence[Any]) -> Sequence[Any]:
@@ -93,13 +93,14 @@ def _adapt(update: SchemaUpdate, name: str, change: Any) -> None:
         update.alter_column((name,), comment=change.comment())
 
 
-def _apply(update: Any, change: Any) -> None:
+def _apply(update: Any, change: Any, *, case_sensitive: bool) -> None:
     kind = change.getClass().getSimpleName()
     if kind in ("SetProperty", "RemoveProperty") and change.property() in RESERVED:
         key = change.property()
         raise InvalidArgumentError(f"ALTER TABLE: {key} can't be set: {RESERVED[key]}")
     if kind == "SetProperty":
-        update.set_properties({change.property(): change.value()})
+        spelled = spelling_of(list(update.schema.by_name), case_sensitive)
+        update.set_properties(spelled_columns({change.property(): change.value()}, spelled))
         return
     if kind == "RemoveProperty":
         update.set_properties({}, remove=[change.property()])

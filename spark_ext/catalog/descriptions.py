@@ -11,8 +11,16 @@ from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
+from fermion_table.engine import spelled_columns
 from spark_ext.catalog.callbacks import Jvm, texts
-from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, layout_of, names_in, transforms_of
+from spark_ext.catalog.layout import (
+    KEY_PROPERTY,
+    SORT_PROPERTY,
+    layout_of,
+    names_in,
+    spelling_of,
+    transforms_of,
+)
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.datasource.source import FORMAT
 from spark_ext.types import BINARY_COLLATION, spark_schema, table_schema
@@ -157,11 +165,12 @@ class Description:
         return names_in(text, key, names, case_sensitive=self.case_sensitive)
 
     def _settings(self) -> dict[str, str]:
-        return {
+        settings = {
             key: value
             for key, value in self.properties.items()
             if key not in _NO_SETTINGS and not key.startswith("option.")
         }
+        return spelled_columns(settings, spelling_of(self.schema.names, self.case_sensitive))
 
 
 def _is_default(jvm: Jvm, provider: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fermion_table import TableSchema
@@ -43,11 +43,16 @@ def names_in(text: str, key: str, columns: Sequence[str], *, case_sensitive: boo
     InvalidArgumentError
         It begins like a JSON list, but is not one.
     """
-    listed = parse_columns(text, key)
+    return list(map(spelling_of(columns, case_sensitive), parse_columns(text, key)))
+
+
+def spelling_of(columns: Sequence[str], case_sensitive: bool) -> Callable[[str], str]:
+    """A function that gives the name of a column as in a schema; others stay as they are."""
     if case_sensitive:
-        return listed
+        return str
     known = {column.lower(): column for column in reversed(columns)}
-    return [name if name in columns else known.get(name.lower(), name) for name in listed]
+    known |= {column: column for column in columns}
+    return lambda name: known.get(name, known.get(name.lower(), name))
 
 
 def names_text(names: Sequence[str]) -> str:

@@ -101,6 +101,7 @@ BETWEEN_ENGINES = {
     "parts_of",
     "primary_key_of",
     "required_key",
+    "spelled_columns",
     "task_bytes",
     "write_changes",
 }
