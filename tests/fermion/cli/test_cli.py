@@ -117,6 +117,21 @@ def test_inspect_of_one_column_with_pages_shows_their_trees(capsys, sample):
     assert all(f"at {page.offset:,}, " in text for page in pages)
 
 
+@pytest.mark.parametrize(
+    ("positions", "said"),
+    [(None, "1.1, crc32c checksums, batch mode, "), ([0, 4], "1.2, crc32c checksums, batch mode ")],
+)
+def test_inspect_says_whether_rows_of_batches_have_stored_positions(
+    capsys, tmp_path, positions, said
+):
+    path = tmp_path / "batches.fermion"
+    with fermion.Writer(path, pa.schema([("a", pa.int64())])) as writer:
+        writer.append_batch(7, {"a": [1, 2]}, positions=positions)
+    text = output(capsys, "inspect", path)
+    assert f"\n  version {said}" in text
+    assert ("batch mode with positions, created by" in text) == (positions is not None)
+
+
 def test_inspect_says_what_rows_are_sorted_by(capsys, tmp_path):
     path = tmp_path / "sorted.fermion"
     keys = [fermion.SortKey("b", descending=True, nulls_first=True), "a"]

@@ -182,3 +182,16 @@ def test_batches_and_replaced_metadata_are_parts_of_the_file(tmp_path):
         assert sum(parts.values()) == path.stat().st_size
         assert parts[part] > 100
     assert parts_of(written(tmp_path / "c.fermion", table)).get("batches") is None
+
+
+def test_positions_in_batches_are_part_of_the_batches(tmp_path):
+    """Of a file whose positions take hundreds of bytes, which are no padding."""
+    path = tmp_path / "batches.fermion"
+    table = pa.table({"id": np.arange(500)})
+    positions = np.sort(np.random.default_rng(1).choice(2**31 - 1, 500, replace=False))
+    with fermion.Writer(path, table.schema) as writer:
+        writer.append_batch(7, table, positions=positions)
+    with fermion.open(path) as file:
+        parts = parts_of(layout_map(file.index))
+    assert parts["batches"] > 1_000
+    assert parts.get("padding", 0) < 100

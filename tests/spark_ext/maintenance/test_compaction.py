@@ -51,6 +51,23 @@ def test_many_files_become_one_for_each_partition(spark, table_path):
     assert table.verify(data=True).ok
 
 
+def test_rows_keep_their_positions_in_batches(spark, table_path):
+    table = Table.create(table_path, SCHEMA)
+    for batch_id in (7, 8):
+        ids = range(100 * batch_id, 100 * batch_id + 5)
+        table.append_batch(batch_id, pa.table({"id": ids, "part": ["p"] * 5}, SCHEMA))
+    table.delete("id IN (700, 702, 803)")
+    before = table.refresh().id
+    assert spark_ext.compact(spark, table_path).files_after == 1
+    left = [(7, 1), (7, 3), (7, 4), (8, 0), (8, 1), (8, 2), (8, 4)]
+    frame = spark_ext.read_table(spark, table_path, columns=["batch_id", "index_in_batch", "id"])
+    assert sorted(tuple(row) for row in frame.collect()) == [
+        (batch_id, place, 100 * batch_id + place) for batch_id, place in left
+    ]
+    table.refresh()
+    assert list(table.scan_changes(before).to_batches()) == []
+
+
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(spark, table_path):
     table = small_files(table_path, 4)
     result = spark_ext.compact(spark, table_path, dry_run=True)
