@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from fermion.forks import Lock
@@ -44,6 +44,12 @@ class BoundedCache:
             while self._size > self.size_max:
                 _, (_, dropped) = self._values.popitem(last=False)
                 self._size -= dropped
+
+    def keep_only(self, is_wanted: Callable[[Any], bool]) -> None:
+        """Forget the values of all other keys."""
+        with self._lock.get():
+            for key in [key for key in self._values if not is_wanted(key)]:
+                self._size -= self._values.pop(key)[1]
 
     def clear(self) -> None:
         """Forget everything."""

@@ -7,7 +7,6 @@ parent; a pickle holds none.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
+from fermion.bounded_cache import BoundedCache
 from fermion.engine import one_batch, take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
@@ -46,18 +46,14 @@ class HeldRows:
 
     def __init__(self, bytes_max: int = LOOKUP_ROWS_BYTES) -> None:
         self._bytes_max = bytes_max
-        self._rows: OrderedDict[Choice, pa.RecordBatch] = OrderedDict()
-        self._bytes = 0
+        self._rows = BoundedCache(bytes_max)
         self._asked: dict[Choice, int] = {}
         self._lock = Lock()
 
     def get(self, choice: Choice) -> pa.RecordBatch | None:
         """All rows of a file; None if they are not held."""
-        with self._lock.get():
-            found = self._rows.get(choice)
-            if found is not None:
-                self._rows.move_to_end(choice)
-            return found
+        rows: pa.RecordBatch | None = self._rows.get(choice)
+        return rows
 
     def is_worth(self, choice: Choice, wanted: int, rows: int, size: int) -> bool:
         """Whether to decode a file, as some of its rows are asked for.
@@ -77,21 +73,15 @@ class HeldRows:
 
     def hold(self, choice: Choice, rows: pa.RecordBatch) -> None:
         """Keep all rows of a file, unless they take more than half of the memory."""
-        with self._lock.get():
-            if rows.nbytes > self._bytes_max // 2 or choice in self._rows:
-                return
-            self._rows[choice] = rows
-            self._bytes += rows.nbytes
-            while self._bytes > self._bytes_max:
-                self._bytes -= self._rows.popitem(last=False)[1].nbytes
+        if rows.nbytes <= self._bytes_max // 2:
+            self._rows.put(choice, rows, rows.nbytes)
 
     def keep_only(self, locations: Collection[str]) -> None:
         """Let go of all other files."""
         with self._lock.get():
-            for choice in [each for each in self._asked if each[0] not in locations]:
+            for choice in [choice for choice in self._asked if choice[0] not in locations]:
                 del self._asked[choice]
-            for choice in [each for each in self._rows if each[0] not in locations]:
-                self._bytes -= self._rows.pop(choice).nbytes
+        self._rows.keep_only(lambda choice: choice[0] in locations)
 
 
 REQUESTS_AT_ONCE = 8
@@ -139,8 +129,8 @@ class HeldFiles:
     ) -> None:
         self._files_max = files_max
         self._bytes_max = bytes_max
-        self._files: OrderedDict[str, fermion.FermionFile] = OrderedDict()
-        self._keys: OrderedDict[str, FileKeys] = OrderedDict()
+        self._files = BoundedCache(files_max)
+        self._keys = BoundedCache(bytes_max)
         self._asked: dict[str, int] = {}
         self._great: set[str] = set()
         self.rows = HeldRows()
@@ -151,26 +141,17 @@ class HeldFiles:
 
     def file(self, location: str) -> fermion.FermionFile | None:
         """An open file; None if it is not held."""
-        with self._lock.get():
-            found = self._files.get(location)
-            if found is not None:
-                self._files.move_to_end(location)
-            return found
+        file: fermion.FermionFile | None = self._files.get(location)
+        return file
 
     def hold(self, location: str, file: fermion.FermionFile) -> None:
         """Keep a file open."""
-        with self._lock.get():
-            self._files[location] = file
-            while len(self._files) > self._files_max:
-                self._files.popitem(last=False)
+        self._files.put(location, file)
 
     def keys(self, location: str) -> FileKeys | None:
         """The keys of a file; None if they are not held."""
-        with self._lock.get():
-            found = self._keys.get(location)
-            if found is not None:
-                self._keys.move_to_end(location)
-            return found
+        keys: FileKeys | None = self._keys.get(location)
+        return keys
 
     def has_room(self, location: str, size: int) -> bool:
         """Whether `hold_keys` would keep the keys of a file that may take so much memory."""
@@ -178,13 +159,11 @@ class HeldFiles:
 
     def hold_keys(self, location: str, keys: FileKeys) -> None:
         """Keep the keys of a file, unless they take more than half of the memory."""
+        if keys.bytes <= self._bytes_max // 2:
+            self._keys.put(location, keys, keys.bytes)
+            return
         with self._lock.get():
-            if keys.bytes > self._bytes_max // 2:
-                self._great.add(location)
-                return
-            self._keys[location] = keys
-            while sum(each.bytes for each in self._keys.values()) > self._bytes_max:
-                self._keys.popitem(last=False)
+            self._great.add(location)
 
     def count(self, location: str, wanted: int) -> int:
         """How many keys a file was asked for so far, these included."""
@@ -195,10 +174,11 @@ class HeldFiles:
     def keep_only(self, locations: Collection[str]) -> None:
         """Let go of all other files."""
         with self._lock.get():
-            for held in (self._files, self._keys, self._asked):
-                for location in [each for each in held if each not in locations]:
-                    del held[location]  # type: ignore[attr-defined]
+            for location in [location for location in self._asked if location not in locations]:
+                del self._asked[location]
             self._great.intersection_update(locations)
+        self._files.keep_only(lambda location: location in locations)
+        self._keys.keep_only(lambda location: location in locations)
         self.rows.keep_only(locations)
 
 

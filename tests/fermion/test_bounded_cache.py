@@ -42,3 +42,13 @@ def test_cleared_it_is_empty() -> None:
     cache.put("a", 1, 10)
     cache.clear()
     assert (cache.get("a"), cache.size) == (None, 0)
+
+
+def test_values_of_keys_that_are_not_wanted_are_let_go_and_make_room() -> None:
+    cache = BoundedCache(30)
+    for key in "abc":
+        cache.put(key, key.upper(), 10)
+    cache.keep_only("ac".__contains__)
+    assert ([cache.get(key) for key in "abc"], cache.size) == (["A", None, "C"], 20)
+    cache.put("d", "D", 10)
+    assert [cache.get(key) for key in "acd"] == ["A", "C", "D"]

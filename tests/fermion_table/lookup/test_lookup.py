@@ -324,15 +324,15 @@ def test_a_great_file_is_searched_by_filter_until_it_was_asked_often(table, monk
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 2)
     held = table._state.lookups._held
     assert found(table, [0], columns=["v"]) == [{"v": 0}]
-    assert not held._keys
+    assert not held._keys._values
     assert found(table, [0, 1, 2], columns=["v"]) == [{"v": 0}, {"v": 1}, {"v": 2}]
-    assert held._keys
+    assert held._keys._values
 
 
 def test_copies_hold_nothing_and_forked_processes_go_on(table):
     wanted = found(table, [3, 0])
     copied = pickle.loads(pickle.dumps(table))
-    assert not copied._state.lookups._held._files
+    assert not copied._state.lookups._held._files._values
     assert found(copied, [3, 0]) == wanted
     shallow = copy.copy(table)
     put(shallow, [row(3, 1)])
@@ -368,24 +368,24 @@ def test_few_files_stay_open(table_path):
     for number in range(5):
         held.hold(str(number), number)
         held.hold_keys(str(number), FileKeys(np.zeros(3, np.int64), None))
-    assert [*held._files] == ["2", "3", "4"]
-    assert [*held._keys] == ["1", "2", "3", "4"]
+    assert [*held._files._values] == ["2", "3", "4"]
+    assert [*held._keys._values] == ["1", "2", "3", "4"]
     held.hold_keys("5", FileKeys(np.zeros(7, np.int64), None))
     assert held.keys("5") is None, "too many for so little memory"
     assert not held.has_room("5", 8), "that is known now"
     held.keep_only({"3"})
-    assert ([*held._files], [*held._keys]) == (["3"], ["3"])
+    assert ([*held._files._values], [*held._keys._values]) == (["3"], ["3"])
 
 
 def test_files_of_snapshots_that_are_not_looked_up_any_more_are_let_go(table):
     found(table, range(12))
-    files = set(table._state.lookups._held._files)
+    files = set(table._state.lookups._held._files._values)
     old = live_entries(table.store, table.snapshot)
     put(table, [row(k, 1) for k in range(12)], removed=old, kind="overwrite")
     found(table, [1])
     put(table, [row(99)])
     found(table, [1])
-    assert files.isdisjoint(table._state.lookups._held._files)
+    assert files.isdisjoint(table._state.lookups._held._files._values)
 
 
 def test_threads_look_up_side_by_side(table):
