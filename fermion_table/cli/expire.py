@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion_table.cli.arguments import add_table, age_or_time, open_table
-from fermion_table.cli.printing import Console
-from fermion_table.cli.results import print_maintenance
+from fermion_table.cli.printing import Console, print_maintenance
 
 HELP = "expire old snapshots and delete data that only they use"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion_table.cli.arguments import add_table, age_or_time, open_table
-from fermion_table.cli.printing import Console
-from fermion_table.cli.results import print_maintenance
+from fermion_table.cli.printing import Console, print_maintenance
 
 HELP = "delete orphan files: files of failed writers that no snapshot refers to"
 

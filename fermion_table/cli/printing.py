@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -11,6 +13,7 @@ import pyarrow.types as pat
 
 from fermion.display import shortened
 from fermion.engine import value_text
+from fermion_table.expiry.maintenance import MaintenanceResult
 
 CELL_LENGTH = 40
 
@@ -94,3 +97,16 @@ def _fitting(header: Sequence[str], columns: Sequence[Sequence[str]], width: int
         if used - 2 > width and count:
             return count
     return len(columns)
+
+
+def print_maintenance(
+    result: MaintenanceResult, arguments: argparse.Namespace, console: Console
+) -> None:
+    """Print what went, or would go."""
+    if arguments.json:
+        console.print_json(dataclasses.asdict(result))
+        return
+    console.print(str(result))
+    if result.dry_run:
+        for path in result.paths:
+            console.print(f"  {path}")

@@ -18,7 +18,7 @@ from fermion_table.keys.key_changes import (
 )
 from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
-from fermion_table.schema.required_columns import made_null
+from fermion_table.schema.key_options import made_null
 from fermion_table.schema.schema import Field, TableSchema, has_buckets
 
 

@@ -13,9 +13,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.keys.settings import parse_key_options
 from fermion_table.schema.field_functions import FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
-from fermion_table.schema.key_options import KeyOptions
+from fermion_table.schema.key_options import KeyOptions, check_required
 from fermion_table.schema.properties import KeySettings, plain_name
-from fermion_table.schema.required_columns import check_required
 from fermion_table.schema.schema import (
     KEY_COLUMN,
     KIND_COLUMN,

@@ -18,7 +18,7 @@ from fermion_table.merge_engines.key_groups import (
 )
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.key_encoding import key_ranks
-from fermion_table.schema.required_columns import made_null
+from fermion_table.schema.key_options import made_null
 from fermion_table.schema.transforms import plain
 
 

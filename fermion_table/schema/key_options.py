@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from fermion.errors import InvalidArgumentError
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.properties import ChangelogProducer
 from fermion_table.schema.record_expiry import RecordExpiry
+from fermion_table.schema.schema import Field
 
 STOP_RUNS = 3
 """By default a writer that compacts waits at so many runs more than the trigger."""
@@ -119,3 +121,34 @@ class KeyOptions:
     def reads_level0(self) -> bool:
         """Whether rows that no compaction has taken yet are shown."""
         return self.merge_on_read or not self.deletion_vectors
+
+
+_TO_NULL = ("last_value", "last_non_null_value")
+"""Functions that make the value null where one is taken back."""
+
+
+def check_required(fields: Iterable[Field], options: KeyOptions) -> None:
+    """Refuse NOT NULL for columns that merging makes null although no row holds a null.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
+    grouped = {name for group in options.sequence_groups for name in group.columns}
+    for column in fields:
+        if not column.nullable and column.name in grouped:
+            raise InvalidArgumentError(
+                f"column {column.name!r} is NOT NULL: columns of a sequence group are null where "
+                "the sequence of a row is, and after deletions; make it nullable"
+            )
+
+
+def made_null(functions: Mapping[str, FieldFunction]) -> dict[str, str]:
+    """Columns that retractions make null, and why, of those that have functions."""
+    found = {}
+    for name, function in functions.items():
+        if function.ignore_retract:
+            found[name] = "a key of which all rows are taken back has no value of it"
+        elif function.name in _TO_NULL:
+            found[name] = f"{function.name} of a row that is taken back is null"
+    return found

@@ -21,7 +21,7 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.schema.selection import INDEX_IN_BATCH
-from fermion_table.schema.sorting import RowOrder
+from fermion_table.schema.sorting import RowOrder, sorted_rows
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
@@ -29,8 +29,44 @@ from fermion_table.writing.data_files import DataFiles, OpenFile
 from fermion_table.writing.incoming_rows import IncomingRows
 from fermion_table.writing.partition import UNPARTITIONED, Partition, partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
-from fermion_table.writing.sort_buffer import WriteBuffer
 from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
+
+
+class WriteBuffer:
+    """Collects the rows of partitions, and gives them back sorted.
+
+    Parameters
+    ----------
+    order
+        How rows are sorted.
+    bytes_max
+        Arrow bytes kept; sorting needs as much again.
+    """
+
+    def __init__(self, order: RowOrder, bytes_max: int) -> None:
+        self._order = order
+        self._bytes_max = bytes_max
+        self._rows: dict[Partition, list[pa.RecordBatch]] = {}
+        self.bytes = 0
+
+    def add(self, partition: Partition, rows: pa.RecordBatch) -> None:
+        """Keep rows of a partition."""
+        self._rows.setdefault(partition, []).append(rows)
+        self.bytes += rows.nbytes
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for more."""
+        return self.bytes >= self._bytes_max
+
+    def drain(self) -> Iterator[tuple[Partition, pa.RecordBatch]]:
+        """All rows, each partition's together and sorted; they are forgotten one by one."""
+        while self._rows:
+            partition = next(iter(self._rows))
+            batches = self._rows.pop(partition)
+            self.bytes -= sum(batch.nbytes for batch in batches)
+            yield partition, sorted_rows(batches, self._order)
+
 
 OPEN_FILES_MAX = 64
 """Partitions that are written to at once; more close the one not written to for longest."""
