@@ -333,7 +333,10 @@ class Commit:
 
     def _earlier(self, base: Snapshot) -> Snapshot | None:
         """The snapshot of an earlier try of the same commit."""
-        return committed_before(self.store, base, self.metadata.identity, branch=self.branch)
+        identity = self.metadata.identity
+        if identity is None:
+            return None
+        return committed_before(self.store, base, identity, branch=self.branch)
 
     def _plan_on(self, base: Snapshot) -> bool:
         """Plan the operation on a snapshot; whether it changes anything there."""

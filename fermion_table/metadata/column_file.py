@@ -51,10 +51,6 @@ class ColumnFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         """What identifies the file: its path, or a clone's external path."""
         return self.external_path or self.path
 
-    def has_field(self, field_id: int) -> bool:
-        """Whether the file has a top-level field."""
-        return is_in(self.fields, field_id)
-
 
 def is_in(runs: Runs, field_id: int) -> bool:
     """Whether runs of field ids have one."""

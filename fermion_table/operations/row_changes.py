@@ -95,8 +95,22 @@ class RowChange(Protocol):
         """The change in words; empty for one that needs none."""
 
 
+class _NewFiles:
+    """What new files have in common."""
+
+    __slots__ = ()
+
+    def concerns(self, entry: Entry, draft: Draft) -> bool:
+        """New rows depend on nothing."""
+        return False
+
+    def describe(self) -> str:
+        """Nothing to say."""
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
-class Addition:
+class Addition(_NewFiles):
     """New files.
 
     Attributes
@@ -124,14 +138,6 @@ class Addition:
             _refuse_misfit(draft, self.schema, self.entries)
         draft.add(self.entries)
 
-    def concerns(self, entry: Entry, draft: Draft) -> bool:
-        """New rows depend on nothing."""
-        return False
-
-    def describe(self) -> str:
-        """Nothing to say."""
-        return ""
-
 
 def _refuse_misfit(draft: Draft, written: TableSchema, entries: Sequence[Entry]) -> None:
     """Refuse files that were written with a version of the schema, and don't fit the present one.
@@ -150,7 +156,7 @@ def _refuse_misfit(draft: Draft, written: TableSchema, entries: Sequence[Entry])
 
 
 @dataclass(frozen=True, slots=True)
-class MergingAddition:
+class MergingAddition(_NewFiles):
     """New files, and the columns that they add to the schema.
 
     Attributes
@@ -196,14 +202,6 @@ class MergingAddition:
         )
         _refuse_misfit(draft, known, self.entries)
         draft.add(entries)
-
-    def concerns(self, entry: Entry, draft: Draft) -> bool:
-        """New rows depend on nothing."""
-        return False
-
-    def describe(self) -> str:
-        """Nothing to say."""
-        return ""
 
 
 def addition_of(

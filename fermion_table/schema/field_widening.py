@@ -94,14 +94,9 @@ def ranges_lost(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Pa
     ------
     The path in the new fields, and the field as it was and as it is.
     """
-    before = {each.id: each for top in old for _, each in top.walk()}
-    for top in new:
-        for path, each in top.walk():
-            known = before.get(each.id)
-            if known is None or known.stored_type == each.stored_type or each.children:
-                continue
-            if not always_fits(known.type, each.type):
-                yield path, known, each
+    for path, known, each in _changed(old, new):
+        if not (each.children or always_fits(known.type, each.type)):
+            yield path, known, each
 
 
 def narrowed(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
@@ -111,17 +106,22 @@ def narrowed(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path,
     ------
     The path in the new fields, and the field as it was and as it is.
     """
+    for path, known, each in _changed(old, new):
+        if known.children or each.children:
+            is_same = known.kind == each.kind and _same_shape(known, each)
+            if not (is_same or pa.types.is_null(known.type)):
+                yield path, known, each
+        elif not can_widen(known.type, each.type):
+            yield path, known, each
+
+
+def _changed(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
+    """Fields of another type than before."""
     before = {each.id: each for top in old for _, each in top.walk()}
     for top in new:
         for path, each in top.walk():
             known = before.get(each.id)
-            if known is None or known.stored_type == each.stored_type:
-                continue
-            if known.children or each.children:
-                is_same = known.kind == each.kind and _same_shape(known, each)
-                if not (is_same or pa.types.is_null(known.type)):
-                    yield path, known, each
-            elif not can_widen(known.type, each.type):
+            if known is not None and known.stored_type != each.stored_type:
                 yield path, known, each
 
 

@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from fermion.forks import process
@@ -91,12 +90,7 @@ class OwnedFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if not self._is_released:
             self.delete()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -162,12 +161,7 @@ class DataWriter:
     def __enter__(self) -> DataWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -119,12 +118,7 @@ class KeyWriter:
     def __enter__(self) -> KeyWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
