@@ -221,7 +221,7 @@ def test_change_types_are_text_or_dictionaries(table, names, is_dictionary, dtyp
         ({"k": [1], "op": [None]}, "op", InvalidArgumentError, "row 0: .*None"),
         (pa.table({"k": [1], "op": [3]}), "op", InvalidArgumentError, "int64, expected text"),
         ({"k": [1]}, 5, TypeError, "change_type=5: expected text"),
-        ([{"k": 1}], None, InvalidArgumentError, "data"),
+        ([1], None, InvalidArgumentError, "data"),
         (5, None, InvalidArgumentError, "data"),
     ],
 )
