@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +30,12 @@ from fermion_table.reading.whole_rows import column_reader
 from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.conversion import convert, find_null, plan_column
+from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.selection import ROW_ID
 from fermion_table.writing.column_files import schema_of_columns, write_column_file
+
+Unmatched = Literal["error", "null", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class FilledColumns(ColumnChange):
         Columns that tell the rows; none: the ids of rows, in `ROW_ID`.
     columns
         Those to fill; None: all other ones of the data.
+    unmatched
+        What becomes of rows without a partner; see `Table.fill_columns`.
     """
 
     def __init__(
@@ -66,9 +71,11 @@ class FilledColumns(ColumnChange):
         *,
         on: tuple[str, ...] = (),
         columns: tuple[str, ...] | None = None,
+        unmatched: Unmatched | None = None,
     ) -> None:
         super().__init__(publisher, "fill_columns", metadata)
-        self._on = on
+        self._on, self._unmatched = on, unmatched
+        self._asked = metadata
         rows = read_all(data)
         where = f"{self.store.location}: {self.action}: data"
         names = rows.schema.names
@@ -107,12 +114,69 @@ class FilledColumns(ColumnChange):
         if self._on:
             found = self._by_key(base, schemas, entries)
         else:
-            found = self._by_id(entries)
+            found = self._by_id(schemas, entries)
+        matched = {entry.file: rows for entry, rows in found if len(rows.own)}
+        self._report(base, matched)
+        if self._unmatched == "null" and not schemas.current.by_name.keys().isdisjoint(self._names):
+            values, matched = self._with_nulls(values, matched, entries)
         return {
-            entry.file: (self._file(entry, rows, values, columns, schemas), columns)
-            for entry, rows in found
-            if len(rows.own)
+            entry.file: (
+                self._file(entry, matched[entry.file], values, columns, schemas),
+                columns,
+            )
+            for entry in entries
+            if entry.file in matched
         }
+
+    def _report(self, base: Snapshot, matched: Mapping[str, _Rows]) -> None:
+        """Tell in the commit's properties which rows have no partner, or refuse them."""
+        used = np.zeros(self._rows.num_rows, bool)
+        for rows in matched.values():
+            used[rows.given] = True
+        count = sum(len(rows.own) for rows in matched.values())
+        counts = {
+            "matched": count,
+            "unmatched_source": int((~used).sum()),
+            "unmatched_target": max(base.totals.live_rows - count, 0),
+        }
+        shown = ", ".join(f"{name} {number:,}" for name, number in counts.items())
+        key = list(self._on) or [ROW_ID.name]
+        where = f"{self.store.location}: {self.action}: on {key}"
+        if self._unmatched is None and len(used) and not count:
+            raise InvalidArgumentError(
+                f"{where}: no row of the data matches one of the table ({shown}): the data's first "
+                f"is {self._rows.select(key).slice(0, 1).to_pylist()[0]}; unmatched='ignore' takes "
+                "no row to be right"
+            )
+        if self._unmatched == "error" and any(list(counts.values())[1:]):
+            first = self._rows.select(key).filter(pa.array(~used)).slice(0, 1).to_pylist()
+            example = f"; the data's first without a partner is {first[0]}" if first else ""
+            raise InvalidArgumentError(f"{where}: rows have no partner ({shown}){example}")
+        told = {name: str(number) for name, number in counts.items()}
+        properties = {**told, **(self._asked.properties or {})}
+        self.metadata = replace(self._asked, properties=properties)
+
+    def _with_nulls(
+        self, values: pa.RecordBatch, matched: Mapping[str, _Rows], entries: Sequence[Entry]
+    ) -> tuple[pa.RecordBatch, dict[str, _Rows]]:
+        """Values for every row of every file: nulls, behind the others, where there are none."""
+        for field in values.schema:
+            if not field.nullable:
+                raise SchemaMismatch(
+                    f"{self.store.location}: {self.action}: column {field.name!r} is NOT NULL, and "
+                    "rows of the table that match none would be null"
+                )
+        behind = pa.RecordBatch.from_arrays(
+            [nulls(field.type, 1) for field in values.schema], schema=values.schema
+        )
+        every = {}
+        for entry in entries:
+            given = np.full(entry.rows, values.num_rows, np.int64)
+            rows = matched.get(entry.file)
+            if rows is not None:
+                given[rows.own] = rows.given
+            every[entry.file] = _Rows(np.arange(entry.rows), given)
+        return one_batch([values, behind]), every
 
     def _values(self, columns: TableSchema) -> pa.RecordBatch:
         """The values to fill in, in the types of the columns."""
@@ -133,7 +197,9 @@ class FilledColumns(ColumnChange):
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
-    def _by_id(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, _Rows]]:
+    def _by_id(
+        self, schemas: SchemaVersions, entries: Sequence[Entry]
+    ) -> Iterator[tuple[Entry, _Rows]]:
         column = self._rows.column(0)
         where = f"{self.store.location}: {self.action}: data: column {ROW_ID.name!r}"
         if not pa.types.is_integer(column.type) or column.null_count:
@@ -148,7 +214,16 @@ class FilledColumns(ColumnChange):
         for entry in entries:
             first = entry.row_id_base or 0
             low, high = np.searchsorted(ids, [first, first + entry.rows])
-            yield entry, _Rows(ids[low:high] - first, order[low:high])
+            rows = _Rows(ids[low:high] - first, order[low:high])
+            if low < high and entry.deletion_vector is not None:
+                fields = schemas.current.fields[:1]
+                reader = column_reader([entry], self.store, fields, fields, schemas)
+                (split,) = splits_of([entry], self.store)
+                live = reader.rows(split)
+                if live is not None:
+                    is_live = np.isin(rows.own, live.to_indices())
+                    rows = _Rows(rows.own[is_live], rows.given[is_live])
+            yield entry, rows
 
     def _by_key(
         self, base: Snapshot, schemas: SchemaVersions, entries: Sequence[Entry]

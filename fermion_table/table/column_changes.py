@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from fermion_table.operations.computed_columns import (
     FinishedColumns,
     check_new_columns,
 )
-from fermion_table.operations.filled_columns import FilledColumns
+from fermion_table.operations.filled_columns import FilledColumns, Unmatched
 from fermion_table.planning.file_plan import BATCH_ROWS
 from fermion_table.schema.schema import PathLike
 from fermion_table.schema.selection import ROW_ID, select_columns
@@ -146,6 +146,7 @@ def fill_columns(
     *,
     on: str | Sequence[str] = ROW_ID.name,
     columns: Sequence[str] | None = None,
+    unmatched: Unmatched | None = None,
     message: str | None = None,
 ) -> Snapshot:
     """Give columns of some rows values that were computed elsewhere, as one snapshot.
@@ -162,23 +163,32 @@ def fill_columns(
         null matches nothing.
     columns
         To fill; None: all others of the data.
+    unmatched
+        ``error`` refuses rows of the data, or of the table, that have no partner; ``null`` makes
+        the columns null in rows of the table that have none; ``ignore`` takes all as it is. None:
+        the same, but data of which no row matches is refused.
     message
         For the history.
 
     Returns
     -------
     Snapshot
-        The new one; the latest one if no row was found and no column added.
+        The new one; the latest one if no row was found and no column added. Its ``properties``
+        tell, as text, how many rows of the table ``matched``, how many of the data
+        (``unmatched_source``) and of the table (``unmatched_target``) have no partner.
 
     Raises
     ------
     SchemaMismatch
         Values do not fit a column.
     TypeError, InvalidArgumentError, ColumnNotFoundError
-        Also where two rows of the data are of the same row, or the table has a primary key.
+        Also where two rows of the data are of the same row, or the table has a primary key; or rows
+        have no partner (see `unmatched`).
     CommitConflict, CommitStateUnknown
     """
     state = self._state
+    if unmatched not in (None, *get_args(Unmatched)):
+        raise InvalidArgumentError(f"unmatched={unmatched!r}: expected 'error', 'null' or 'ignore'")
     names = (on,) if isinstance(on, str) else check_texts(on, "on")
     if not names:
         raise InvalidArgumentError(f"on={on!r}: expected {ROW_ID.name!r} or columns")
@@ -193,6 +203,11 @@ def fill_columns(
     check_append_table(state.schema, "fill_columns", state.location)
     by_id = names == (ROW_ID.name,) and ROW_ID.name not in state.schema.by_name
     change = FilledColumns(
-        state.publisher, metadata, data, on=() if by_id else names, columns=chosen
+        state.publisher,
+        metadata,
+        data,
+        on=() if by_id else names,
+        columns=chosen,
+        unmatched=unmatched,
     )
     return state.move_to(change.publish(state.snapshot))

@@ -10,7 +10,7 @@ from fermion.forks import cached_property
 from fermion_table.commit.publisher import Publisher
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.schema_store import SchemaVersions
-from fermion_table.metadata.snapshot import NO_EFFORT, Snapshot, SnapshotReference
+from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
 from fermion_table.metadata.versions import Version, check_version, find_version
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
@@ -91,7 +91,8 @@ class TableState:
         return snapshot
 
     def _note_commit(self, snapshot: Snapshot) -> None:
-        if snapshot.effort != NO_EFFORT and snapshot.kind != "compact" and snapshot.id > 0:
+        is_own = snapshot.effort.seconds > 0
+        if is_own and snapshot.kind != "compact" and snapshot.id > 0:
             self.committed = snapshot.reference
 
     def follow_branch(self, snapshot: Snapshot) -> None:

@@ -359,6 +359,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         data={"id": [1], "name": ["z"]},
         on=["id"],
         columns=["name"],
+        unmatched="ignore",
         message="why",
     ),
     "Table.expire_snapshots": _of_table(

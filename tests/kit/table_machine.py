@@ -237,7 +237,7 @@ class TableMachine(RuleBasedStateMachine):
         given = pa.table(
             {"k": pa.array(values, pa.string()), name: pa.array(values.values(), pa.int64())}
         )
-        self.table.fill_columns(given, on="k")
+        self.table.fill_columns(given, on="k", unmatched="ignore")
         for row in self.model.rows:
             if row[self.model.names["k"]] in values:
                 row[self.model.names[name]] = values[row[self.model.names["k"]]]

@@ -68,13 +68,15 @@ def test_rows_get_values_by_key_and_others_keep_theirs(table: Table) -> None:
 def test_rows_get_values_by_their_ids(table: Table) -> None:
     ids = table.scan(columns=["_row_id"]).to_arrow()["_row_id"].to_pylist()
     assert ids == [0, 1, 3, 4, 5, 6, 7]
-    table.fill_columns({"_row_id": [7, 0, 2, 1000], "v": [7.0, 0.0, 2.0, 9.0]})  # 2 is deleted
+    given = {"_row_id": [7, 0, 2, 1000], "v": [7.0, 0.0, 2.0, 9.0]}  # 2 is deleted
+    told = table.fill_columns(given).properties
+    assert told == {"matched": "2", "unmatched_source": "2", "unmatched_target": "5"}
     assert values(table, "_row_id", "v")[0] == (0, 0.0)
     assert values(table, "_row_id", "v")[-1] == (7, 7.0)
     table.fill_columns({"_row_id": [7], "v": [8.0], "y": [True]}, columns=["y"])
     assert values(table, "v", "y")[-1] == (7.0, True)
     latest = table.snapshot
-    assert table.fill_columns({"_row_id": [1000], "v": [0.0]}) == latest
+    assert table.fill_columns({"_row_id": [1000], "v": [0.0]}, unmatched="ignore") == latest
     nothing = pa.schema([("_row_id", pa.int64()), ("v", pa.float64())]).empty_table()
     assert table.fill_columns(nothing) == latest
     assert table.verify(data=True).ok
@@ -134,3 +136,71 @@ def test_a_change_of_another_writer_meanwhile_is_seen(table: Table) -> None:
     ]  # fmt: skip
     live = {file.path for each in table.scan().entries[0] for file in each.column_files}
     assert {each.path for each in table.store.list("data") if "/columns-" in each.path} == live
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Table:
+    """Two files: ids 0 to 2 and 3 to 5; the last one was deleted."""
+    schema = pa.schema({"id": pa.int64(), "score": pa.float64(), "fixed": pa.float64()})
+    made = Table.create(tmp_path / "scored", schema, durability="fast")
+    made.append({"id": [0, 1, 2], "score": [0.0, 1.0, 2.0]})
+    made.append({"id": [3, 4, 5], "score": [3.0, 4.0, 5.0]})
+    made.delete("id = 5")
+    return made
+
+
+def scores(table: Table) -> dict[int, float | None]:
+    return {row["id"]: row["score"] for row in table.to_arrow().to_pylist()}
+
+
+def test_a_fill_tells_which_rows_have_no_partner(scored: Table) -> None:
+    snapshot = scored.fill_columns({"id": [1, 5, 9], "score": [10.0, 50.0, 90.0]}, on="id")
+    expected = {"matched": "1", "unmatched_source": "2", "unmatched_target": "4"}
+    assert snapshot.properties == expected
+    assert Table.open(scored.location).snapshot.properties == expected
+    assert scores(scored) == {0: 0.0, 1: 10.0, 2: 2.0, 3: 3.0, 4: 4.0}
+
+
+def test_data_of_which_no_row_matches_is_refused_unless_that_is_right(scored: Table) -> None:
+    data, before = {"id": [70, 71], "score": [1.0, 2.0]}, scored.snapshot.id
+    with pytest.raises(InvalidArgumentError, match=r"no row of the data matches.*\{'id': 70\}"):
+        scored.fill_columns(data, on="id")
+    with pytest.raises(InvalidArgumentError, match="unmatched_source 2, unmatched_target 5"):
+        scored.fill_columns(data, on="id", unmatched="error")
+    with pytest.raises(InvalidArgumentError, match="no row of the data matches"):
+        scored.fill_columns({"_row_id": [999], "score": [1.0]})
+    assert scored.fill_columns(data, on="id", unmatched="ignore").id == before
+    assert scored.fill_columns({"id": [], "score": []}, on="id").id == before
+    assert scored.refresh().id == before
+    files = {str(path) for path in Path(scored.location).rglob("data/*")}
+    assert len(files) == 2, "nothing is left behind"
+
+
+@pytest.mark.parametrize("ids", [[0, 1, 2, 3], [0, 1, 2, 3, 4, 9], [0, 1, 2, 3, 4, 5]])
+def test_a_fill_that_must_match_all_changes_nothing_else(scored: Table, ids: list[int]) -> None:
+    data = {"id": ids, "score": [9.0] * len(ids)}
+    with pytest.raises(InvalidArgumentError, match="rows have no partner"):
+        scored.fill_columns(data, on="id", unmatched="error")
+    assert scores(scored) == {number: float(number) for number in range(5)}
+    whole = {"id": range(5), "score": [9.0] * 5}
+    snapshot = scored.fill_columns(whole, on="id", unmatched="error")
+    assert snapshot.properties["matched"] == "5"
+    assert set(scores(scored).values()) == {9.0}
+
+
+def test_rows_without_a_partner_become_null_on_request(scored: Table) -> None:
+    scored.fill_columns({"id": [1], "score": [10.0], "new": ["x"]}, on="id", unmatched="null")
+    assert scores(scored) == {0: None, 1: 10.0, 2: None, 3: None, 4: None}
+    assert scored.scan(filter="new IS NOT NULL").count() == 1
+    assert scored.verify(data=True).ok
+    scored.fill_columns({"id": [8], "score": [10.0]}, on="id", unmatched="ignore")
+    scored.update("TRUE", {"score": 1.0})
+    scored.alter_column("score", nullable=False)
+    with pytest.raises(SchemaMismatch, match="'score' is NOT NULL"):
+        scored.fill_columns({"id": [1], "score": [10.0]}, on="id", unmatched="null")
+
+
+@pytest.mark.parametrize("wrong", ["drop", True, 1, ["error"]])
+def test_what_becomes_of_rows_without_a_partner_is_one_of_three(scored: Table, wrong: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="'error', 'null' or 'ignore'"):
+        scored.fill_columns({"id": [1], "score": [10.0]}, on="id", unmatched=wrong)

@@ -41,7 +41,7 @@ def carry_out(table: Table, attempt: Attempt, words: dict[str, Any]) -> Snapshot
             return table.update(f"k = '{key}'", {"v": operation["value"]}, **words)
         case "fill":
             values = {"k": [key], "v": [operation["value"]]}
-            return table.fill_columns(values, on="k", message=message)
+            return table.fill_columns(values, on="k", unmatched="ignore", message=message)
         case "compute":
             return _add_doubled(table, attempt)
         case "fast-forward":
