@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 
 from fermion.errors import InvalidArgumentError
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 Moment = datetime | date | np.datetime64 | str
 """A time: a datetime (pandas' too), a date (its start), NumPy's or ISO text; UTC without a zone."""
@@ -73,26 +77,63 @@ def limit_ms(older_than: Any, *, now_ms: int) -> int | None:
     Parameters
     ----------
     older_than
-        A datetime (UTC without a zone), or a timedelta: so long ago.
+        A datetime (UTC without a zone) or a timedelta, so long ago; or either as text: ``"7d"``.
 
     Raises
     ------
     TypeError
         Anything else: a number could mean days, milliseconds or a time.
     InvalidArgumentError
-        NaT.
+        NaT, or text that is neither an age nor a time.
     """
     if older_than is None:
         return None
+    if isinstance(older_than, str):
+        older_than = age_or_time(older_than, "older_than")
     if not isinstance(older_than, (datetime, timedelta)):
         raise TypeError(
             f"older_than={older_than!r}: expected a datetime or a timedelta, such as "
-            f"timedelta(days=7), found {type(older_than).__name__}"
+            f"timedelta(days=7) or '7d', found {type(older_than).__name__}"
         )
     _refuse_nat(older_than, "older_than")
     if isinstance(older_than, timedelta):
         return now_ms - older_than // timedelta(milliseconds=1)
     return milliseconds(moment_of(older_than, "older_than"))
+
+
+def age_or_time(text: str, name: str) -> timedelta | datetime:
+    """An age such as ``7d``, ``12h`` or ``90s``, or an ISO time.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither, or more days than a timedelta holds.
+    """
+    age = _AGE.fullmatch(text.strip().lower())
+    try:
+        if age is not None:
+            return timedelta(**{_UNITS[age[2]]: float(age[1])})
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"{name}={text!r}: expected an age such as 7d or 12h, or a time such as 2026-01-31"
+        ) from None
+
+
+def age_of(age: Any, name: str) -> timedelta:
+    """A timedelta, or one as text: ``"7d"``.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+    """
+    found = age_or_time(age, name) if isinstance(age, str) else age
+    if isinstance(found, timedelta):
+        return found
+    if isinstance(age, str):
+        raise InvalidArgumentError(f"{name}={age!r}: expected an age such as 30d")
+    found_name = type(age).__name__
+    raise TypeError(f"{name}: expected a timedelta, or text such as '30d', found {found_name}")
 
 
 def _refuse_nat(value: Any, name: str) -> None:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
-from datetime import datetime, timedelta
 
 from fermion.cli import add_storage_options, storage_options
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
-
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
@@ -40,16 +35,3 @@ def open_table(arguments: argparse.Namespace) -> Table:
         branch=arguments.branch,
         storage_options=storage_options(arguments),
     )
-
-
-def age_or_time(text: str) -> timedelta | datetime:
-    """An age such as ``7d``, ``12h``, ``90s``, or an ISO time."""
-    age = _AGE.fullmatch(text.strip().lower())
-    if age is not None:
-        return timedelta(**{_UNITS[age[2]]: float(age[1])})
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: expected an age such as 7d or 12h, or a time such as 2026-01-31"
-        ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fermion_table.cli.arguments import add_table, age_or_time, open_table
+from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_maintenance
 
 HELP = "expire old snapshots and delete data that only they use"
@@ -15,7 +15,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument(
         "--older-than",
-        type=age_or_time,
         metavar="AGE|TIME",
         help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 7d)",
     )

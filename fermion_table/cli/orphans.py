@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fermion_table.cli.arguments import add_table, age_or_time, open_table
+from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_maintenance
 
 HELP = "delete orphan files: files of failed writers that no snapshot refers to"
@@ -15,7 +15,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument(
         "--older-than",
-        type=age_or_time,
         metavar="AGE|TIME",
         help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 3d)",
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
 
 from fermion.cli import rows_json
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, age_or_time, open_table
+from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console, print_rows
 
 HELP = "show, create or delete tags"
@@ -19,9 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of the tag")
     add_version(parser)
     parser.add_argument("--message", "-m", metavar="TEXT", help="description")
-    parser.add_argument(
-        "--keep", type=_age, metavar="AGE", help="time until the tag expires, such as 30d"
-    )
+    parser.add_argument("--keep", metavar="AGE", help="time until the tag expires, such as 30d")
     parser.add_argument("--delete", action="store_true", help="delete the tag")
 
 
@@ -55,10 +52,3 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     else:
         console.print(f"tag {name}: snapshot {result['snapshot_id']}")
     return True
-
-
-def _age(text: str) -> timedelta:
-    age = age_or_time(text)
-    if not isinstance(age, timedelta):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected an age such as 30d")
-    return age

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion_table.argument_checks import check_optional_text, check_text, described
+from fermion_table.argument_checks import check_optional_text, check_text
 from fermion_table.commit.branch_merge import merge_branch
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.metadata import references
@@ -16,6 +16,7 @@ from fermion_table.metadata.history import latest
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version
+from fermion_table.moments import age_of
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 
@@ -70,7 +71,7 @@ class Tags:
         *,
         version: Version | None = None,
         message: str | None = None,
-        keep: timedelta | None = None,
+        keep: timedelta | str | None = None,
     ) -> Tag:
         """Create a tag: a name for a snapshot.
 
@@ -84,7 +85,7 @@ class Tags:
         message
             Why.
         keep
-            How long the tag lasts; None: until it is deleted.
+            How long the tag lasts, such as ``"30d"``; None: until it is deleted.
 
         Raises
         ------
@@ -94,9 +95,7 @@ class Tags:
         snapshot = self.snapshot
         if version is not None:
             snapshot, _ = find_version(self.store, version, branch=self.branch)
-        if keep is not None and not isinstance(keep, timedelta):
-            raise TypeError(f"keep: expected a timedelta, found {described(keep)}")
-        keep_ms = None if keep is None else keep // timedelta(milliseconds=1)
+        keep_ms = None if keep is None else age_of(keep, "keep") // timedelta(milliseconds=1)
         return references.create_tag(self.store, name, snapshot, message=message, keep_ms=keep_ms)
 
     def delete(self, name: str) -> None:

@@ -227,7 +227,7 @@ def commit_compaction(
 def expire_snapshots(
     self: HasState,
     *,
-    older_than: datetime | timedelta | None = None,
+    older_than: datetime | timedelta | str | None = None,
     retain_last: int | None = None,
     dry_run: bool = False,
 ) -> MaintenanceResult:
@@ -243,7 +243,8 @@ def expire_snapshots(
     Parameters
     ----------
     older_than
-        A datetime (UTC without a zone), or a timedelta before now; None: 7 days.
+        A datetime (UTC without a zone), or a timedelta before now, such as ``"7d"``; None: 7
+        days.
     retain_last
         This many stay however old they are, at least 1; None: 10.
     dry_run
@@ -283,14 +284,15 @@ def expire_snapshots(
 
 
 def remove_orphan_files(
-    self: HasState, *, older_than: datetime | timedelta | None = None, dry_run: bool = False
+    self: HasState, *, older_than: datetime | timedelta | str | None = None, dry_run: bool = False
 ) -> MaintenanceResult:
     """Delete orphan files: files of failed writers that no snapshot refers to.
 
     Parameters
     ----------
     older_than
-        Only files last written before this datetime, or longer ago than this timedelta; None:
+        Only files last written before this datetime, or longer ago than this timedelta (or text
+        such as ``"3d"``); None:
         3 days. Younger ones may belong to a writer that has not committed yet.
     dry_run
         Only say what would be deleted.

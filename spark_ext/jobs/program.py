@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame, SparkSession
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.predicate import parse_filter
 from fermion_table import MaintenanceResult, Snapshot, Table
-from fermion_table.cli import age_or_time
 from fermion_table.engine import CommitMetadata
 from spark_ext import session
 from spark_ext.writing.job import FrameOptions, planned_columns, row_columns
@@ -216,7 +215,6 @@ def add_age(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the argument ``--older-than``; without it the table's own default applies."""
     parser.add_argument(
         "--older-than",
-        type=age_or_time,
         metavar="AGE|TIME",
         help=f"an age or a time, such as 12h or 2026-01-31 (default: {default})",
     )
