@@ -7,6 +7,7 @@ is this tree, spelled by DuckDB again, with names of our own for the columns.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -215,6 +216,8 @@ class SqlTree:
         duckdb = load_duckdb(self._shown)
         try:
             found = ENGINE.parsed(f"SELECT {text}")
+        except json.JSONDecodeError:  # it describes no literal whose bytes are no text
+            raise NotSqlError(f"{self._shown}: DuckDB cannot read a literal of it") from None
         except (duckdb.Error, RecursionError, UnicodeError) as error:
             raise NotSqlError(f"{self._shown}: {error}") from error
         if found["error"]:
