@@ -92,7 +92,10 @@ def test_the_simulation_notices_that_two_compactions_of_a_tree_stand(
     locate = commit.locate
     monkeypatch.setattr(commit, "locate", lambda *given: replace(locate(*given), missing=[]))
     noticed = first_violation(run=simulate_keyed)
-    assert re.search("files without keys in common|was read as|reads as|FileNotFoundError", noticed)
+    assert re.search(
+        "files without keys in common|was read as|reads as|MissingDataFile|found no such object",
+        noticed,
+    )
 
 
 def test_the_simulation_notices_marks_that_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
