@@ -237,7 +237,7 @@ class Commit:
         self.lists = False
         self.decided_on = self.base
         self.writer = MetadataWriter(store)
-        self.uuid = unique_name()
+        self.uuid = ""  # of the snapshot; made once there is something to publish
         self.dropped: frozenset[int] = frozenset()
         self.fsynced: set[str] = set()
         self.may_be_published = False
@@ -293,6 +293,7 @@ class Commit:
 
     def _run(self, began: float) -> Published:
         started = time.monotonic()
+        self.uuid = unique_name()
         while True:
             base, seen_at = self._refreshed()
             snapshot = self._earlier(base)
