@@ -104,7 +104,7 @@ def test_what_is_no_file_of_rows_is_refused(files: Path, name: str, message: str
         (np.arange(4).reshape(2, 2), {"column0": [0, 2], "column1": [1, 3]}),
         (np.array([(1, 2.5)], [("q", "i4"), ("w", "f8")]), {"q": [1], "w": [2.5]}),
     ],
-    ids=repr,
+    ids=["dicts", "structs", "lazy", "empty lazy", "two dimensions", "structured"],
 )
 def test_dicts_lazy_frames_and_arrays_are_rows(tmp_path: Path, rows: Any, expected: Any) -> None:
     assert Table.create(tmp_path / "t", rows).scan().to_arrow().to_pydict() == expected
