@@ -64,7 +64,7 @@ def reader_of_files(location: str | os.PathLike[str]) -> pa.RecordBatchReader:
             partitioning=datasets.partitioning(flavor="hive"),
             partition_base_dir=path if os.path.isdir(path) else None,
         )
-        return _named(rows.scanner().to_reader(), path)
+        return _with_our_errors(rows.scanner().to_reader(), path)
     except (pa.ArrowException, OSError) as error:
         raise InvalidArgumentError(f"data: {path}: {error}") from error
 
@@ -130,7 +130,7 @@ def _options(kind: tuple[str, str]) -> Any:
     )
 
 
-def _named(reader: pa.RecordBatchReader, path: str) -> pa.RecordBatchReader:
+def _with_our_errors(reader: pa.RecordBatchReader, path: str) -> pa.RecordBatchReader:
     """A reader whose errors are ours and name the files."""
 
     def batches() -> Any:

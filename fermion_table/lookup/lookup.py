@@ -55,8 +55,6 @@ ROWS_PER_KEY = 262_144
 """Those of a greater file, once it was asked for one key in so many rows."""
 BYTES_PER_KEY = 24
 """A guess, for keys that are not numbers."""
-LISTED_KEYS_MAX = 1024
-"""A file is searched for so many keys one by one, for more by the range of their first column."""
 
 
 @dataclass(frozen=True, slots=True)

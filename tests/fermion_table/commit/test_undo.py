@@ -308,11 +308,8 @@ def test_what_is_no_id_is_refused(table: Table, commit: Any) -> None:
     assert values(Table.open(table.location)) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("commit", [None, 3])
-def test_a_writer_that_comes_first_loses_no_row(
-    table: Table, monkeypatch: pytest.MonkeyPatch, commit: int | None
-) -> None:
-    """It commits after the undo was planned, and before it is published."""
+def overtake(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another writer append 4 once, right before the next commit is published."""
     original = Commit._publish
     others: list[Table] = []
 
@@ -323,6 +320,14 @@ def test_a_writer_that_comes_first_loses_no_row(
         return original(*arguments, **settings)
 
     monkeypatch.setattr(Commit, "_publish", late)
+
+
+@pytest.mark.parametrize("commit", [None, 3])
+def test_a_writer_that_comes_first_loses_no_row(
+    table: Table, monkeypatch: pytest.MonkeyPatch, commit: int | None
+) -> None:
+    """It commits after the undo was planned, and before it is published."""
+    overtake(table, monkeypatch)
     if commit is None:
         with pytest.raises(CommitConflict, match=r"snapshot 4 \(append"):
             table.undo()
@@ -336,16 +341,7 @@ def test_a_writer_that_comes_first_loses_no_row(
 def test_a_restore_of_a_relative_name_that_a_writer_overtakes_takes_nothing(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Commit._publish
-    others: list[Table] = []
-
-    def late(*arguments: Any, **settings: Any) -> Any:
-        if not others:
-            others.append(Table.open(table.location))
-            others[0].append({"a": [4]})
-        return original(*arguments, **settings)
-
-    monkeypatch.setattr(Commit, "_publish", late)
+    overtake(table, monkeypatch)
     with pytest.raises(CommitConflict, match=r"snapshot 4 \(append"):
         table.restore("main~1")
     assert values(Table.open(table.location)) == [1, 2, 3, 4]

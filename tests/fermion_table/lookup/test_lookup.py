@@ -222,10 +222,10 @@ def test_whole_decimals_are_keys_of_integers(table_path, dtype):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("way", ["decoded", "listed", "range"])
+@pytest.mark.parametrize("way", ["decoded", "searched"])
 def test_keys_of_every_type(table_path, monkeypatch, dtype, values, way):
     if way != "decoded":
-        never_decode(monkeypatch, by_range=way == "range")
+        never_decode(monkeypatch)
     schema = pa.schema([("k", dtype), ("v", pa.int64())])
     table = made(table_path, schema)
     put(table, [{"k": value, "v": n} for n, value in enumerate(values)], level=5)
@@ -235,9 +235,8 @@ def test_keys_of_every_type(table_path, monkeypatch, dtype, values, way):
     assert found(table, values[::-1]) == wanted[::-1]
 
 
-def never_decode(monkeypatch: pytest.MonkeyPatch, *, by_range: bool = False) -> None:
-    """Let every file be searched by filter, as great ones are for a few keys, or for many."""
-    monkeypatch.setattr(lookup_module, "LISTED_KEYS_MAX", 0 if by_range else 1024)
+def never_decode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every file be searched by filter, as great ones are for a few keys."""
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", -1)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 0)
     monkeypatch.setattr(held_files, "ROWS_PER_ASKED", 0)
@@ -255,7 +254,7 @@ ROWS = st.lists(
 )
 
 
-@pytest.mark.parametrize("way", ["decoded", "listed", "range"])
+@pytest.mark.parametrize("way", ["decoded", "searched"])
 @pytest.mark.parametrize("engine", ENGINES)
 @given(commits=st.lists(ROWS, max_size=5), base=ROWS, asked=st.lists(st.integers(-1, 13)))
 @settings(max_examples=9)
@@ -267,7 +266,7 @@ def test_a_lookup_finds_what_the_model_holds(tmp_path_factory, engine, way, comm
     table = made(tmp_path_factory.mktemp("lookup") / "t", properties=ENGINES[engine])
     with pytest.MonkeyPatch.context() as patch:
         if way != "decoded":
-            never_decode(patch, by_range=way == "range")
+            never_decode(patch)
         for number, rows in enumerate(every):
             if rows:
                 put(table, rows, level=5 if number == 0 else 0)
