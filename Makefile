@@ -53,7 +53,7 @@ demo: java setup-spark
 # Every part runs, so that a finding of style does not hide a failing test. Two processes share the
 # tests; of those with Spark each takes whole files, one after the other, and has a session of its
 # own: jobs this small mostly wait for one thread. (No recursive make: `make -n` runs those.)
-WITH_SPARK := tests/spark_ext tests/test_examples.py tests/test_readme.py
+WITH_SPARK := tests/spark_ext tests/claims/spark_ext tests/test_examples.py tests/test_readme.py
 test: java setup-spark
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
@@ -62,11 +62,11 @@ test: java setup-spark
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 # A file after the other to each of two processes, too; then what shares one HDFS, and one Ceph.
-ON_HDFS := tests/spark_ext/test_hdfs.py
-ON_CEPH := tests/spark_ext/test_s3.py
+ON_HDFS := tests/claims/spark_ext/test_hdfs.py
+ON_CEPH := tests/claims/spark_ext/test_s3.py
 test-services: java setup-spark
 	@failed=; \
-	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext tests/claims/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/s3 $(ON_CEPH) || failed="$$failed s3"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/browser || failed="$$failed browser"; \
@@ -77,9 +77,9 @@ lint: setup
 
 # First the reliability tests, whose results go into docs/reliability.md, sanitizers and fuzzers too,
 # then the other slow ones. What was stopped goes on where it was: see tests/soak.py.
-SOAKED := $(addprefix --ignore=tests/,fermion/test_corruption.py $(addprefix fermion_table/,\
-	metadata/test_hostile_metadata.py $(addprefix test_,\
-	simulation.py keyed_simulation.py killed_processes.py crowd.py resource_bounds.py)))
+SOAKED := $(addprefix --ignore=tests/claims/,fermion/test_corruption.py \
+	$(addprefix fermion_table/test_,hostile_metadata.py simulation.py keyed_simulation.py \
+	catalog_simulation.py killed_processes.py crowd.py resource_bounds.py))
 
 soak: java setup-spark
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz
@@ -107,7 +107,7 @@ fuzz: setup
 	done
 
 sanitize: setup
-	@HYPOTHESIS_PROFILE=ci tools/sanitize $(abspath $(RUN)/python) -n 2 tests/fermion
+	@HYPOTHESIS_PROFILE=ci tools/sanitize $(abspath $(RUN)/python) -n 2 tests/fermion tests/claims/fermion
 
 # Paimon's Java engine in an environment of its own, which wants an older PySpark; HISTORIES of each
 # case are drawn.

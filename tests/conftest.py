@@ -20,6 +20,7 @@ from tools.hdfs.cluster import Cluster as HdfsCluster
 from tools.servers import NotAvailableError
 
 pytest.register_assert_rewrite("tests.kit")  # so that a failure shows the values, as in a test
+pytest_plugins = ("tests.kit.spark_fixtures", "tests.kit.table_fixtures")
 
 PROJECT = Path(__file__).resolve().parent.parent
 # A folder per origin (`parquet-testing`, `arrow-testing`, ...); not part of the project.

@@ -106,8 +106,11 @@ def pages_with_needs() -> list[Path]:
     return [page for page in sorted(DOCS.rglob("*.md")) if NEEDS in page.read_text("utf-8")]
 
 
-NEED_A_SERVER = {"guide/s3.md": "tests/fermion_table/storage", "guide/hdfs.md": "tests/hdfs"}
-"""Pages whose code runs in `test_page.py` of another folder, which has the server that it needs."""
+NEED_A_SERVER = {
+    "guide/s3.md": "tests/claims/fermion_table/test_page_about_s3.py",
+    "guide/hdfs.md": "tests/hdfs/test_page.py",
+}
+"""Pages whose code runs in another module, which has the server that it needs."""
 
 
 def uses_spark(page: Path) -> bool:

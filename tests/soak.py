@@ -34,8 +34,9 @@ PROJECT = Path(__file__).resolve().parent.parent
 PAGE = PROJECT / "docs" / "reliability.md"
 PROGRESS = PROJECT / "build" / "soak.json"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
-TABLE_TESTS = "tests/fermion_table"
-CORRUPTION = "tests/fermion/test_corruption.py"
+TABLE_TESTS = "tests/claims/fermion_table"
+FILE_TESTS = ("tests/fermion", "tests/claims/fermion")
+CORRUPTION = "tests/claims/fermion/test_corruption.py"
 SEEDS, SEEDS_PER_PIECE = 20_000, 250
 DAMAGED_FILES, DAMAGED_FILES_PER_PIECE = 100_000, 1_000
 CROWD_SECONDS, FUZZ_SECONDS = 600, 60
@@ -107,7 +108,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
         ),
         "metadata": Part(
             "wrong values in metadata",
-            (slow_test("all", f"{TABLE_TESTS}/metadata/test_hostile_metadata.py"),),
+            (slow_test("all", f"{TABLE_TESTS}/test_hostile_metadata.py"),),
         ),
         "memory": Part(
             "more data than memory",
@@ -130,7 +131,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
                 # Short property tests: instrumented code is several times slower.
                 Piece(
                     "all",
-                    ("tools/sanitize", sys.executable, "-n", "2", "tests/fermion"),
+                    ("tools/sanitize", sys.executable, "-n", "2", *FILE_TESTS),
                     (("HYPOTHESIS_PROFILE", "ci"),),
                 ),
             ),

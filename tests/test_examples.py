@@ -1,6 +1,6 @@
 """Every example runs, and its data is what its origin gave.
 
-Those that share the tests' Spark session run in tests/spark_ext/test_examples.py.
+Those that share the tests' Spark session run in tests/claims/spark_ext/test_examples.py.
 """
 
 from __future__ import annotations

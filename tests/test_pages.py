@@ -1,7 +1,7 @@
 """The code of the pages for users runs: each page from top to bottom, in an empty directory.
 
-Pages that need Spark run in tests/spark_ext/test_examples.py, where one session serves all; those
-that need a server in `test_page.py` beside the tests of that storage.
+Pages that need Spark run in tests/claims/spark_ext/test_examples.py, where one session serves all;
+those that need a server run beside the tests of that storage.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def test_the_code_of_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_pages_that_need_a_server_have_a_test():
-    for name, folder in NEED_A_SERVER.items():
+    for name, module in NEED_A_SERVER.items():
         assert DOCS / name in PAGES
-        assert name in (PROJECT / folder / "test_page.py").read_text()
+        assert name in (PROJECT / module).read_text()
 
 
 def test_the_pages_have_code_for_each_package():

@@ -28,7 +28,7 @@ from tests.documents import BLOCKS, PROJECT, README, pages_with_needs, programs
 def test_the_code_in_the_readme_runs(code, tmp_path, project_environment):
     """Each block alone, in an empty directory; its own assertions say what should come out.
 
-    Without a JVM for it alone, the block of Spark runs in tests/spark_ext/test_examples.py.
+    Without a JVM for it alone, the block of Spark runs in tests/claims/spark_ext/test_examples.py.
     """
     run(code, tmp_path, project_environment)
 

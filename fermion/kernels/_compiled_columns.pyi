@@ -11,7 +11,7 @@ import numpy as np
 
 from fermion.kernels._compiled_picks import PageReader
 
-# Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
+# Oracle: tests/fermion/reading/test_one_page.py::test_both_ways_give_the_same_arrays
 def flat_chunks(
     buffers: list[memoryview],
     places: np.ndarray,
@@ -45,7 +45,7 @@ def flat_chunks(
         damaged, or a chunk is more than one page.
     """
 
-# Oracle: tests/fermion/reading/test_flat_columns.py::test_both_ways_give_the_same_arrays
+# Oracle: tests/fermion/reading/test_one_page.py::test_both_ways_give_the_same_arrays
 def decode_flat(
     buffers: list[memoryview],
     places: np.ndarray,
@@ -99,7 +99,7 @@ class ArrowBatch:
     def columns(self) -> int:
         """The number of its children."""
 
-# Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows
+# Oracle: tests/claims/fermion/test_flat_rows.py::test_both_ways_give_the_same_rows
 def pick_flat(
     buffers: list[memoryview],
     places: np.ndarray,
@@ -119,11 +119,11 @@ def pick_flat(
         ``int64``, ascending, not empty: the slots; None: all of them.
     """
 
-# Oracle: tests/fermion/reading/test_flat_rows.py::test_both_ways_give_the_same_rows
+# Oracle: tests/claims/fermion/test_flat_rows.py::test_both_ways_give_the_same_rows
 def arrow_batch(parts: list[DecodedColumns]) -> ArrowBatch:
     """The columns that were decoded, of all parts, which have the same slots; takes them over."""
 
-# Oracle: tests/fermion/writing/test_flat_writer.py::
+# Oracle: tests/fermion/writing/test_flat.py::
 # test_columns_are_written_to_the_same_bytes_as_one_by_one
 def encode_flat(
     columns: object,
@@ -169,7 +169,7 @@ def encode_flat(
         A column is not of the form that its letter and width say.
     """
 
-# Oracle: tests/fermion/writing/test_flat_writer.py::
+# Oracle: tests/fermion/writing/test_flat.py::
 # test_column_metadata_blocks_are_the_same_bytes_as_one_by_one
 def build_flat_blocks(chunks: np.ndarray, stripe_rows: np.ndarray) -> tuple[bytearray, np.ndarray]:
     """CMBs of flat columns.

@@ -131,7 +131,7 @@ class PageTest:
         wanted: Wanted | None = None,
     ) -> None: ...
 
-# Oracle: tests/fermion/reading/test_page_picks.py::test_both_ways_give_the_same_rows
+# Oracle: tests/fermion/kernels/wide/test_page_picks.py::test_both_ways_give_the_same_rows
 def pick_pages(
     pages: list[Buffer],
     counts: np.ndarray,
@@ -161,7 +161,7 @@ def pick_pages(
         that is not known here. ``out`` is unspecified then.
     """
 
-# Oracle: tests/fermion/reading/test_whole_columns.py::test_both_ways_give_the_same_columns
+# Oracle: tests/claims/fermion/test_whole_columns.py::test_both_ways_give_the_same_columns
 def decode_pages(
     pages: list[Buffer],
     counts: np.ndarray,
@@ -192,7 +192,7 @@ def decode_pages(
         ``out`` and ``text`` are unspecified then.
     """
 
-# Oracle: tests/fermion/reading/test_encoded_filters.py::
+# Oracle: tests/fermion/reading/test_encoded_filter.py::
 # test_any_filter_selects_the_same_rows_both_ways
 def match_pages(
     pages: list[Buffer],
@@ -220,7 +220,7 @@ def match_pages(
 class Wanted:
     """Values that a filter asks for: opaque, made once, used by any number of threads."""
 
-# Oracle: tests/fermion/kernels/test_wanted.py::test_numbers_of_a_set_are_found
+# Oracle: tests/fermion/kernels/wide/test_wanted.py::test_numbers_of_a_set_are_found
 def wanted_numbers(values: np.ndarray, width: int) -> Wanted:
     """A set of whole numbers, to be compared with values of ``width`` bytes.
 
@@ -235,7 +235,7 @@ def wanted_numbers(values: np.ndarray, width: int) -> Wanted:
         For values that are not like that, and another width than 1, 2, 4 and 8.
     """
 
-# Oracle: tests/fermion/kernels/test_wanted.py::test_strings_of_a_set_are_found
+# Oracle: tests/fermion/kernels/wide/test_wanted.py::test_strings_of_a_set_are_found
 def wanted_texts(values: list[bytes]) -> Wanted:
     """A set of strings, 1 or more.
 
@@ -245,7 +245,7 @@ def wanted_texts(values: list[bytes]) -> Wanted:
         For an empty list, and for values that are no ``bytes``.
     """
 
-# Oracle: tests/fermion/kernels/test_wanted.py::test_strings_of_a_range_are_found
+# Oracle: tests/fermion/kernels/wide/test_wanted.py::test_strings_of_a_range_are_found
 def wanted_text_range(low: bytes, high: bytes | None) -> Wanted:
     """Strings from ``low`` on, in the order of their bytes, and below ``high``, if there is one.
 

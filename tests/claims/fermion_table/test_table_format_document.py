@@ -26,7 +26,7 @@ from fermion_table.storage import store as storage
 from fermion_table.storage.json_codec import UNKNOWN_KEYS, Plain
 from tests.kit.stores import made_up_entry
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 TEXT = (PROJECT / "docs" / "table_format.md").read_text(encoding="utf-8")
 ABSTRACT = {"Reference", "Effort", "_Counted", "_CountedDelta", "_CountedChangelog", "CountedEntry"}
 STRUCTS = {

@@ -57,7 +57,7 @@ from tests.fermion.format_document import (
 from tests.fermion.identities import one_identity
 from tests.fermion.physical_values import binary_values
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 STRUCTS = {name: value for name, value in vars(layout).items() if isinstance(value, np.dtype)}
 ENUMS = {
     name: value

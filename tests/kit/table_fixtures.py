@@ -1,4 +1,4 @@
-"""What tests of the table layer share."""
+"""Fixtures of tests of tables and catalogs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fermion_table import Catalog
 from fermion_table.commit import next_snapshot
 from fermion_table.storage import probe as storage_probe
 from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
@@ -79,3 +80,9 @@ def keyed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("template") / "keyed"
     make_keyed_table(path)
     return path
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """Of an empty warehouse."""
+    return Catalog.open(tmp_path / "warehouse", durability="fast")
