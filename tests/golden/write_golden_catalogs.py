@@ -2,19 +2,19 @@
 
     python -m tests.golden.write_golden_catalogs
 
-Beside the directory of each stands what its catalog must say, as JSON.
+Each is an archive (see `golden_archives`); beside it lies what its catalog must say, as JSON.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from fermion_table import Catalog
 from tests.golden.catalog_features import WAREHOUSES
+from tests.kit.golden_archives import archive_of, pack
 
 FOLDER = Path(__file__).resolve().parent / "catalogs" / "v1"
 
@@ -48,13 +48,13 @@ def expectations(path: Path) -> dict[str, Any]:
 def main() -> None:
     """Write what is missing."""
     for name, make in WAREHOUSES.items():
-        if (FOLDER / name).exists():
+        if archive_of(FOLDER, name).exists():
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / name
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / name
             make(made)
-            shutil.copytree(made, FOLDER / name)
-        text = json.dumps(expectations(FOLDER / name), indent=1, ensure_ascii=False)
+            pack(made, FOLDER)
+            text = json.dumps(expectations(made), indent=1, ensure_ascii=False)
         (FOLDER / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
 

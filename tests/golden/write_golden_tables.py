@@ -3,17 +3,20 @@
     python -m tests.golden.write_golden_tables
 
 A golden table was written once, by the release that brought its feature, and is read by every later
-one. Beside its directory stand the rows that each of its versions must give, as JSON.
+one. It is an archive (see `golden_archives`); beside it lie the rows that each of its versions must
+give, as JSON.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from fermion_table import Table
 from tests.golden.table_features import TABLES
+from tests.kit.golden_archives import archive_of, pack
 
 FOLDER = Path(__file__).resolve().parent / "tables" / "v1"
 
@@ -58,12 +61,15 @@ def expectations(path: Path) -> dict[str, Any]:
 def main() -> None:
     """Write what is missing."""
     for name, make in TABLES.items():
-        target, told = FOLDER / name, FOLDER / f"{name}.json"
-        if target.exists() or told.exists():
+        told = FOLDER / f"{name}.json"
+        if archive_of(FOLDER, name).exists() or told.exists():
             print(f"{name}: there already")
             continue
-        make(target)
-        told.write_text(json.dumps(expectations(target), indent=1, ensure_ascii=False) + "\n")
+        with tempfile.TemporaryDirectory() as scratch:
+            made = Path(scratch) / name
+            make(made)
+            pack(made, FOLDER)
+            told.write_text(json.dumps(expectations(made), indent=1, ensure_ascii=False) + "\n")
         print(f"{name}: written")
 
 

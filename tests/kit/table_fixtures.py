@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,15 @@ from fermion_table.commit import next_snapshot
 from fermion_table.storage import probe as storage_probe
 from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
 from tests.fermion_table.s3_servers import make_bucket
+from tests.kit.golden_archives import unpack
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Callable[[Path, str], Path]:
+    """Unpacks a golden table of a folder, by its name, and returns where it lies."""
+    return lambda folder, name: unpack(folder, name, tmp_path)
 
 
 @pytest.fixture(scope="module")
