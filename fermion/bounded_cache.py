@@ -57,6 +57,11 @@ class BoundedCache:
             self._values.clear()
             self._size = 0
 
+    def values(self) -> list[Any]:
+        """What is kept, the least recently used first."""
+        with self._lock.get():
+            return [value for value, _ in self._values.values()]
+
     def __len__(self) -> int:
         return len(self._values)
 

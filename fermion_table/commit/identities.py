@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from fermion.forks import Lock
+from fermion.engine import BoundedCache
 from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import try_load
@@ -52,8 +51,7 @@ class _Index:
     commits: dict[Identity, int] = field(default_factory=dict)
 
 
-_indexes: OrderedDict[tuple[str, str, str], _Index] = OrderedDict()
-_lock = Lock()
+_indexes = BoundedCache(INDEXES_MAX)
 
 
 def committed_before(
@@ -90,29 +88,24 @@ def committed_before(
 def _find(store: AtomicStore, base: Snapshot, wanted: Identity, branch: str) -> int | None:
     """The id of the snapshot of an identity, None if the history has none."""
     key = (store.location, base.table_uuid, branch)
-    with _lock.get():
-        known = _indexes.get(key)
+    known: _Index | None = _indexes.get(key)
     if known is not None and base.reference == known.newest:
         return known.commits.get(wanted)
     known_id = None if known is None else known.newest.id
     newer: dict[Identity, int] = {}
     is_joined = False
-    for snapshot_id, each in _lineage(store, base, branch, known_id):
-        identities = commit_identities(each)
+    for snapshot_id, snapshot in _lineage(store, base, branch, known_id):
+        identities = commit_identities(snapshot)
         if wanted in identities:
             return snapshot_id  # the index learns of it when all of it is read
         for identity in identities:
             newer.setdefault(identity, snapshot_id)
-        if known is not None and each.parent == known.newest:
+        if known is not None and snapshot.parent == known.newest:
             is_joined = True
             break
     # If they do not join, what is known is of another history, or nothing.
     commits = {**known.commits, **newer} if known is not None and is_joined else newer
-    with _lock.get():
-        _indexes[key] = _Index(base.reference, commits)
-        _indexes.move_to_end(key)
-        while len(_indexes) > INDEXES_MAX:
-            _indexes.popitem(last=False)
+    _indexes.put(key, _Index(base.reference, commits))
     return commits.get(wanted)
 
 
@@ -130,7 +123,7 @@ def _lineage(
             above = known_id if known_id is not None and known_id < reference.id else -1
             ids = range(reference.id, max(above, reference.id - at_once), -1)
             at_once = min(2 * at_once, READS_AT_ONCE_MAX)
-            paths = [snapshot_path(each, branch) for each in ids]
+            paths = [snapshot_path(snapshot_id, branch) for snapshot_id in ids]
             read = partial(_read, store)
             for data in pool.map(read, paths) if len(paths) > 1 else map(read, paths):
                 home = branch

@@ -6,7 +6,6 @@ newest, or of ``first_row`` the oldest. Otherwise every run is asked, and the ro
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import one_batch, take_batch_rows, take_table_rows
-from fermion.forks import Lock
+from fermion.engine import BoundedCache, one_batch, take_batch_rows, take_table_rows
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
 from fermion_table.merge_engines.key_groups import is_retraction
@@ -147,8 +145,7 @@ class Lookups:
 
     def __init__(self) -> None:
         self._held = HeldFiles()
-        self._plans: OrderedDict[str, _Plan] = OrderedDict()
-        self._lock = Lock()
+        self._plans = BoundedCache(PLANS_MAX)
 
     def __reduce__(self) -> tuple[type[Lookups], tuple[()]]:
         return Lookups, ()
@@ -189,11 +186,9 @@ class Lookups:
     def _plan(self, scan: Scan) -> _Plan:
         assert scan.key is not None
         snapshot = scan.snapshot
-        with self._lock.get():
-            known = self._plans.get(snapshot.hash)
-            if known is not None:
-                self._plans.move_to_end(snapshot.hash)
-                return known
+        known: _Plan | None = self._plans.get(snapshot.hash)
+        if known is not None:
+            return known
         with in_time(scan.store):
             files = LiveFiles(scan.store, snapshot.tail, snapshot.manifests)
             entries = files.entries(statistics=False)
@@ -201,12 +196,8 @@ class Lookups:
             if not scan.key.options.reads_level0:
                 entries = [entry for entry in entries if entry.level > 0]
             plan = _Plan(scan.store, trees_of(entries, scan.key), counts)
-        with self._lock.get():
-            self._plans[snapshot.hash] = plan
-            while len(self._plans) > PLANS_MAX:
-                self._plans.popitem(last=False)
-            used = [each.locations for each in self._plans.values()]
-        self._held.keep_only(set().union(*used))
+        self._plans.put(snapshot.hash, plan)
+        self._held.keep_only(set().union(*(kept.locations for kept in self._plans.values())))
         return plan
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.display import short_repr
+from fermion.engine import BoundedCache
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.keys.key_changes import key_options
@@ -22,7 +22,7 @@ from fermion_table.schema.schema import TableSchema, has_buckets
 
 _SIGN = 1 << 63
 _KEPT_MAX = 16
-_kept: OrderedDict[int, tuple[TableSchema, PrimaryKey | None]] = OrderedDict()
+_kept = BoundedCache(_KEPT_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,11 @@ def primary_key_of(schema: TableSchema) -> PrimaryKey | None:
     InvalidArgumentError
         Settings that this version does not know.
     """
-    kept = _kept.get(id(schema))
-    if kept is not None:
-        return kept[1]
-    found = _primary_key(schema)
-    if len(_kept) >= _KEPT_MAX:
-        _kept.popitem(last=False)
-    _kept[id(schema)] = schema, found  # holds the schema, so that no other one gets its id
-    return found
+    kept: tuple[TableSchema, PrimaryKey | None] | None = _kept.get(id(schema))
+    if kept is None:
+        kept = schema, _primary_key(schema)  # holds the schema, so that no other one gets its id
+        _kept.put(id(schema), kept)
+    return kept[1]
 
 
 def scanned_key(

@@ -52,3 +52,11 @@ def test_values_of_keys_that_are_not_wanted_are_let_go_and_make_room() -> None:
     assert ([cache.get(key) for key in "abc"], cache.size) == (["A", None, "C"], 20)
     cache.put("d", "D", 10)
     assert [cache.get(key) for key in "acd"] == ["A", "C", "D"]
+
+
+def test_values_come_in_the_order_of_their_last_use() -> None:
+    cache = BoundedCache(30)
+    for key in "abc":
+        cache.put(key, key.upper(), 10)
+    cache.get("a")
+    assert cache.values() == ["B", "C", "A"]
