@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import data
-from tests.fermion_table.s3_proxy import Proxy
+from tests.kit.tables.s3_proxy import Proxy
 from tools.ceph.cluster import BUCKET, Cluster, Options, options_of
 from tools.servers import NotAvailableError
 

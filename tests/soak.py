@@ -27,8 +27,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.fermion.features import FEATURES
 from tests.fuzz.targets import TARGETS
+from tests.kit.files.features import FEATURES
 
 PROJECT = Path(__file__).resolve().parent.parent
 PAGE = PROJECT / "docs" / "reliability.md"
@@ -166,7 +166,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
             tuple(
                 Piece(
                     f"{first}",
-                    ("-m", "tests.fermion.mutations", f"{first}", f"{DAMAGED_FILES_PER_PIECE}"),
+                    ("-m", "tests.kit.files.mutations", f"{first}", f"{DAMAGED_FILES_PER_PIECE}"),
                 )
                 for first in range(0, DAMAGED_FILES, DAMAGED_FILES_PER_PIECE)
             ),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import (
+from tests.kit.documents import (
     DOCS,
     NEED_A_SERVER,
     PROJECT,
@@ -21,7 +21,7 @@ from tests.documents import (
     pages_for_users,
     uses_spark,
 )
-from tests.page_runner import run_page
+from tests.kit.page_runner import run_page
 
 PAGES = pages_for_users()
 
@@ -76,7 +76,7 @@ def test_code_that_does_not_run_is_found(
 ):
     page = tmp_path / "page.md"
     page.write_text(text)
-    monkeypatch.setattr("tests.page_runner.PROJECT", tmp_path)
+    monkeypatch.setattr("tests.kit.page_runner.PROJECT", tmp_path)
     with pytest.raises((AssertionError, pytest.fail.Exception)) as caught:
         run_page(page, tmp_path, monkeypatch)
     assert message in str(caught.getrepr(style="long"))

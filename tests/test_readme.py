@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import BLOCKS, PROJECT, README, pages_with_needs, programs
+from tests.kit.documents import BLOCKS, PROJECT, README, pages_with_needs, programs
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, PROJECT, anchors, links, pages_in, site_settings
+from tests.kit.documents import DOCS, PROJECT, anchors, links, pages_in, site_settings
 
 MARKDOWN = [
     *PROJECT.glob("*.md"),

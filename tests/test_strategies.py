@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from tests.equality import assert_logically_equal, is_logically_equal
-from tests.strategies import arrow_arrays, tables
+from tests.kit.equality import assert_logically_equal, is_logically_equal
+from tests.kit.strategies import arrow_arrays, tables
 
 
 @given(arrow_arrays())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS, programs
+from tests.kit.documents import DOCS, programs
 
 # Workers import this file too, unless they are forked.
 PROGRAM = """

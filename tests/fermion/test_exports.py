@@ -14,7 +14,7 @@ import pytest
 
 import fermion
 import fermion_table
-from tests.processes import modules_after
+from tests.kit.processes import modules_after
 
 HEAVY = {"asyncio", "fsspec", "importlib.metadata", "pyarrow.compute", "sqlglot"}
 

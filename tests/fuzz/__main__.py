@@ -13,8 +13,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["fermion", "fermion_table"]):
-    from tests.fermion.encoded_columns import ENCODED
     from tests.fuzz.targets import DEEP, TARGETS
+    from tests.kit.files.encoded_columns import ENCODED
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "v1"

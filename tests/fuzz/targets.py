@@ -25,7 +25,7 @@ from fermion_table.schema.schema import decode_schema, field_of_message, parse_t
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path, tag_path
-from tests.fermion.file_anatomy import repair
+from tests.kit.files.file_anatomy import repair
 from tests.kit.stores import MemoryStore
 
 OPTIONS = fermion.ReadOptions(threads=1)

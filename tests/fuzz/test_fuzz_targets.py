@@ -16,8 +16,8 @@ from fermion.predicate import parse_filter
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import decode_manifest
 from fermion_table.schema.schema import decode_schema
-from tests.fermion.mutations import memory_limit
 from tests.fuzz.targets import DEEP, TARGETS
+from tests.kit.files.mutations import memory_limit
 
 HERE = Path(__file__).resolve().parent
 GOLDEN = HERE.parent / "golden" / "v1"

@@ -19,8 +19,8 @@ import pyarrow as pa
 import fermion
 from fermion.columns.ordered_dictionaries import ordered_arrays
 from fermion.columns.types import column_node
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES, LARGE_FEATURES
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES, LARGE_FEATURES
 
 GOLDEN = Path(__file__).resolve().parent
 SUMS = "SHA256SUMS"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import DOCS
-from tests.page_runner import run_page
+from tests.kit.documents import DOCS
+from tests.kit.page_runner import run_page
 
 pytestmark = pytest.mark.services
 

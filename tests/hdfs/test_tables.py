@@ -17,7 +17,7 @@ import pytest
 from fermion_table import Catalog, Table
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
-from tests.fermion_table.crowd import work
+from tests.kit.tables.crowd import work
 
 pytestmark = pytest.mark.services
 

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, lit
 from fermion_table.keys.key_changes import key_options
-from tests.fermion_table.crash_operations import AT_ONCE
-from tests.fermion_table.keyed_strategies import (
+from tests.kit.tables.crash_operations import AT_ONCE
+from tests.kit.tables.keyed_strategies import (
     ADDED,
     ADDED_FUNCTIONS,
     ADDITIONS,
@@ -37,7 +37,7 @@ from tests.fermion_table.keyed_strategies import (
     conditions,
     drawn_settings,
 )
-from tests.fermion_table.keyed_versions import (
+from tests.kit.tables.keyed_versions import (
     Columns,
     Version,
     as_table,
@@ -50,7 +50,7 @@ from tests.fermion_table.keyed_versions import (
     sequences,
     shown,
 )
-from tests.fermion_table.merge_rows import KINDS, Row
+from tests.kit.tables.merge_rows import KINDS, Row
 
 NAMES = ["x", "y", "z"]
 SIZES = ["1kb", "4kb", "256mb"]

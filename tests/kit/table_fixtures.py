@@ -12,9 +12,9 @@ import pytest
 from fermion_table import Catalog
 from fermion_table.commit import next_snapshot
 from fermion_table.storage import probe as storage_probe
-from tests.fermion_table.crash_operations import Signaller, make_keyed_table, make_table
-from tests.fermion_table.s3_servers import make_bucket
 from tests.kit.golden_archives import unpack
+from tests.kit.tables.crash_operations import Signaller, make_keyed_table, make_table
+from tests.kit.tables.s3_servers import make_bucket
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
 

@@ -1,6 +1,6 @@
 """Histories of primary-key tables, drawn from seeds: what both systems carry out.
 
-A history has the form of `tests.fermion_table.paimon_histories`, without its results.
+A history has the form of `tests.kit.tables.paimon_histories`, without its results.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from fermion_table import Table
-from tests.fermion_table.merge_rows import Row, batch_of
-from tests.fermion_table.paimon_histories import (
+from tests.kit.tables.merge_rows import Row, batch_of
+from tests.kit.tables.paimon_histories import (
     comparable,
     properties_of,
     rows_of,

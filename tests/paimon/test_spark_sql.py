@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fermion_table import Table
-from tests.fermion_table.merge_rows import batch_of
-from tests.fermion_table.paimon_histories import rows_of, schema_of
+from tests.kit.tables.merge_rows import batch_of
+from tests.kit.tables.paimon_histories import rows_of, schema_of
 from tests.paimon.environment import SECONDS_MAX, carried_out
 from tests.paimon.our_tables import comparable_rows, create, paimons_rows
 from tests.paimon.sql_histories import SQL_FAMILIES, drawn_sql

@@ -20,8 +20,8 @@ from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
-from tests.fermion_table.crowd import work
-from tests.fermion_table.s3_proxy import Proxy
+from tests.kit.tables.crowd import work
+from tests.kit.tables.s3_proxy import Proxy
 from tools.ceph.cluster import options_of
 
 pytestmark = pytest.mark.services

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.layout import FOOTER, FULL_CHUNK_DESC, PAGE_META, Setting
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, put, repair
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, put, repair
+from tests.kit.strategies import tables
 
 
 def stored(table: pa.Table, **options: object) -> bytes:

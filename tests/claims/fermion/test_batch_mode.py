@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import fermion
 from fermion.layout import FOOTER, Incompat, StreamType
 from fermion.pages.batches import POSITION_STREAM
-from tests.fermion.file_anatomy import repair
-from tests.fermion.identities import one_identity
-from tests.fermion.independent_reader import File
+from tests.kit.files.file_anatomy import repair
+from tests.kit.files.identities import one_identity
+from tests.kit.files.independent_reader import File
 
 SCHEMA = pa.schema(
     [

@@ -25,10 +25,10 @@ from fermion.metadata import schema_area
 from fermion.metadata.schema_area import build_schema_area
 from fermion.options import WriteOptions
 from fermion.pages.pages import PageSlice, decode_pages, encode_chunk
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, put, repair, schema_area_of, with_tail
-from tests.fermion.mutations import OPTIONS, memory_limit, original
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, put, repair, schema_area_of, with_tail
+from tests.kit.files.mutations import OPTIONS, memory_limit, original
 
 GIB = 2**30
 LENGTHS = (2**31 - 1, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)

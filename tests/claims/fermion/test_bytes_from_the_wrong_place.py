@@ -18,9 +18,9 @@ from fermion.errors import ChecksumError, InvalidFileError
 from fermion.kernels import _compiled as compiled
 from fermion.layout import FOOTER, HEAD, Incompat
 from fermion.metadata.footer import FileIdentity
-from tests.fermion.file_anatomy import Anatomy, repair
-from tests.fermion.identities import one_identity
-from tests.fermion.independent_crc import place_of
+from tests.kit.files.file_anatomy import Anatomy, repair
+from tests.kit.files.identities import one_identity
+from tests.kit.files.independent_crc import place_of
 from tests.kit.numpy_kernels import places as reference_places
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_places], ids=["compiled", "reference"])

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import InvalidArgumentError, WriteOptions
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.independent_reader import File
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.independent_reader import File
+from tests.kit.strategies import tables
 
 
 def stored(table: pa.Table, **options) -> bytes:

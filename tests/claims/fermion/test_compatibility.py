@@ -30,10 +30,10 @@ from fermion.layout import (
 )
 from fermion.metadata.cit import build_indexed
 from fermion.metadata.footer import Footer, build_footer, parse_footer, parse_sections
-from tests.equality import assert_logically_equal
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, put, repair, with_tail
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, put, repair, with_tail
 
 GROWTH = 8
 

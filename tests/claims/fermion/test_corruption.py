@@ -37,11 +37,11 @@ from fermion.metadata.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build
 from fermion.options import WriteOptions
 from fermion.pages import pages
 from fermion.pages.pages import PageSlice, decode_pages, encode_chunk
-from tests.equality import assert_logically_equal
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, repair, schema_area_of, unprotected, with_tail
-from tests.fermion.mutations import OPTIONS, memory_limit, original
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, repair, schema_area_of, unprotected, with_tail
+from tests.kit.files.mutations import OPTIONS, memory_limit, original
 
 # Features, and the columns of them that are enough for a short run (None: all).
 CI_FEATURES: dict[str, list[str] | None] = {
@@ -229,10 +229,13 @@ def assert_value(table: pa.Table, value: object) -> None:
 
 
 def run_mutations(project_environment: dict[str, str], project: Path, count: int) -> None:
-    """Run cases in a process of its own; `python -m tests.fermion.mutations SEED 1` repeats one."""
+    """Run cases in a process of its own.
+
+    `python -m tests.kit.files.mutations SEED 1` repeats one.
+    """
     first = int(os.environ.get("FERMION_MUTATION_SEED") or random.SystemRandom().getrandbits(40))
     finished = subprocess.run(
-        [sys.executable, "-m", "tests.fermion.mutations", str(first), str(count)],
+        [sys.executable, "-m", "tests.kit.files.mutations", str(first), str(count)],
         cwd=project,
         env=project_environment,
         stdout=subprocess.PIPE,

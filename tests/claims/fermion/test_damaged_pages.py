@@ -20,10 +20,10 @@ from fermion import ReadOptions, kernels
 from fermion.errors import FermionError
 from fermion.layout import FULL_CHUNK_DESC, NODE_HEADER, PAGE_HEADER, PAGE_META
 from fermion.reading import many_pages, stripe
-from tests.equality import assert_logically_equal, is_logically_equal
-from tests.fermion.encoded_columns import ENCODED, trees_of
-from tests.fermion.file_anatomy import Anatomy, put, repair
-from tests.fermion.mutations import check_arrow, memory_limit
+from tests.kit.equality import assert_logically_equal, is_logically_equal
+from tests.kit.files.encoded_columns import ENCODED, trees_of
+from tests.kit.files.file_anatomy import Anatomy, put, repair
+from tests.kit.files.mutations import check_arrow, memory_limit
 from tests.kit.read_strategies import only_general
 
 OPTIONS = ReadOptions(threads=1, use_statistics=False)

@@ -12,10 +12,10 @@ import pytest
 import fermion
 from fermion import InvalidArgumentError, WriteOptions
 from fermion.layout import EDITIONS, EncodingId
-from tests.equality import assert_logically_equal
-from tests.fermion import independent_trees
-from tests.fermion.features import FEATURES, LARGE_FEATURES
-from tests.fermion.independent_reader import File
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files import independent_trees
+from tests.kit.files.features import FEATURES, LARGE_FEATURES
+from tests.kit.files.independent_reader import File
 
 CORE = "core-2026"
 

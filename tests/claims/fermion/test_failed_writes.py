@@ -16,8 +16,8 @@ import fermion
 from fermion import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.writing import column_changes
 from fermion.writing import file as file_writer
-from tests.fermion.storages import NAME, STORAGES, Place, Storages, all_storages
-from tests.fermion_table.webhdfs_server import WebHdfsServer
+from tests.kit.files.storages import NAME, STORAGES, Place, Storages, all_storages
+from tests.kit.tables.webhdfs_server import WebHdfsServer
 
 ROWS = 80_000
 # Random: more than a part of a multipart upload goes to the storage before the writer fails.

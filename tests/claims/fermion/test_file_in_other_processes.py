@@ -16,7 +16,7 @@ import pytest
 
 import fermion
 from fermion.io.read_ahead import read_ahead
-from tests.processes import in_fork, spawned
+from tests.kit.processes import in_fork, spawned
 
 ROWS = 40_000
 COLUMNS = 4

@@ -12,7 +12,7 @@ import fermion
 from fermion.errors import ColumnNotFoundError
 from fermion.reading import index as file_index
 from fermion.reading import projection
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 FIELDS = [
     pa.field("a", pa.int64()),

@@ -17,7 +17,7 @@ from fermion.reading import projection, stripe
 from fermion.reading.one_page import OnePageRead
 from fermion.reading.strategy import ReadRequest, ReadResult
 from fermion_table import Table
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 ROWS = 3_000
 

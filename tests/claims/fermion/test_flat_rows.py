@@ -18,11 +18,11 @@ from fermion.reading import chunk_pages, one_page
 from fermion.reading import column as columns_read
 from fermion.reading.many_pages import PickedRead
 from fermion.reading.one_page import OnePageRead
-from tests.equality import assert_logically_equal
-from tests.fermion.forced_encodings import forced_encodings
-from tests.fermion.reading.damage import outcome
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.damage import outcome
+from tests.kit.files.forced_encodings import forced_encodings
 from tests.kit.read_strategies import without
-from tests.strategies import random_array, scalar_types
+from tests.kit.strategies import random_array, scalar_types
 
 ROWS = 600
 ENCODINGS = ["plain", "dictionary", "for_bitpack", "byte_stream_split", "alp", "split_lengths"]

@@ -42,8 +42,8 @@ from fermion.options import WriteOptions
 from fermion.pages.global_dictionary import DictionaryRecord
 from fermion.statistics import bloom
 from fermion.statistics.keys import bytes_key, value_key
-from tests.equality import assert_logically_equal
-from tests.fermion.format_document import (
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.format_document import (
     NAMED_STRUCT,
     TABLES,
     TEXT,
@@ -54,8 +54,8 @@ from tests.fermion.format_document import (
     struct_tables,
     table_under,
 )
-from tests.fermion.identities import one_identity
-from tests.fermion.physical_values import binary_values
+from tests.kit.files.identities import one_identity
+from tests.kit.files.physical_values import binary_values
 
 PROJECT = Path(__file__).resolve().parents[3]
 STRUCTS = {name: value for name, value in vars(layout).items() if isinstance(value, np.dtype)}

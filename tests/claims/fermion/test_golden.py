@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES, LARGE_FEATURES
-from tests.fermion.independent_reader import File
 from tests.golden import write_golden
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.features import FEATURES, LARGE_FEATURES
+from tests.kit.files.independent_reader import File
 
 GOLDEN = Path(write_golden.__file__).parent
 FILES = sorted(GOLDEN.glob("v*/*.fermion"))

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES, LARGE_FEATURES
-from tests.fermion.independent_reader import File, storage
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.features import FEATURES, LARGE_FEATURES
+from tests.kit.files.independent_reader import File, storage
+from tests.kit.strategies import tables
 
 
 def unwrapped(array: pa.Array) -> pa.Array:

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 import fermion
 from fermion.columns.arrow_buffers import has_dictionary
 from fermion.writing.stripe_limits import is_limited
-from tests import strategies
-from tests.arrow_limits import has_nested_wrappers, message_can_hold
-from tests.equality import assert_logically_equal
-from tests.refilled_memory import RefilledMemory, batches_of_one_memory
+from tests.kit import strategies
+from tests.kit.arrow_limits import has_nested_wrappers, message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.refilled_memory import RefilledMemory, batches_of_one_memory
 
 ROWS = 1000
 SCHEMA = pa.schema([("x", pa.int64())])

@@ -26,7 +26,7 @@ from fermion.encodings.registry import ENCODINGS, selectable_names
 from fermion.encodings.tree import Node, node_parts
 from fermion.errors import InvalidArgumentError, UnsupportedEncodingError
 from fermion.layout import EncodingId
-from tests.fermion.physical_values import TYPES
+from tests.kit.files.physical_values import TYPES
 
 _PARAMETERS = struct.Struct("<qq")
 

@@ -14,7 +14,7 @@ import pytest
 import fermion
 from fermion import ChecksumError, ReadOptions, WriteOptions, col
 from fermion.layout import SectionKind
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 ROWS = 1200
 

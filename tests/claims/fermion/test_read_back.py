@@ -14,8 +14,8 @@ import fermion
 from fermion import InvalidArgumentError, InvalidFileError
 from fermion.encodings.plain import Plain
 from fermion.io import sink
-from tests.equality import assert_logically_equal
-from tests.fermion.file_anatomy import unprotected
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.file_anatomy import unprotected
 
 TABLE = pa.table({"a": [5, 1, None, 3], "b": ["x", "yy", None, "zzz"]})
 

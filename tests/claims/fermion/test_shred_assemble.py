@@ -22,8 +22,8 @@ from fermion.columns.shred import shred
 from fermion.columns.types import Node, NodeKind, column_node
 from fermion.columns.values import BinaryValues, Bits, ColumnStreams
 from fermion.errors import UnsupportedTypeError
-from tests.equality import assert_logically_equal
-from tests.strategies import arrow_arrays, arrow_types, chunked_arrays, random_array
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import arrow_arrays, arrow_types, chunked_arrays, random_array
 
 ArrowValues = pa.Array | pa.ChunkedArray
 

@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import fermion
 from fermion import WriteOptions
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 
 @pytest.fixture

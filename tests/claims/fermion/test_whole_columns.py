@@ -12,16 +12,16 @@ import fermion
 from fermion import ReadOptions, kernels
 from fermion.reading import many_pages
 from fermion.reading.many_pages import WholeRead
-from tests.equality import assert_logically_equal
-from tests.fermion.forced_encodings import forced_encodings
-from tests.fermion.reading.damage import flipped_bits, outcome
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.damage import flipped_bits, outcome
+from tests.kit.files.forced_encodings import forced_encodings
 from tests.kit.paged_columns import (
     COLUMNS,
     ROWS,
     written,
 )
 from tests.kit.read_strategies import without
-from tests.strategies import random_array, scalar_types
+from tests.kit.strategies import random_array, scalar_types
 
 ENCODINGS = {
     **COLUMNS,

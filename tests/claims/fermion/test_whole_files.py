@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import fermion
 from fermion.layout import StreamType
 from fermion.writing import file as file_writer
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal, valid_rows
-from tests.fermion.forced_encodings import forced_encodings
-from tests.fermion.identities import one_identity
-from tests.strategies import tables as any_tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal, valid_rows
+from tests.kit.files.forced_encodings import forced_encodings
+from tests.kit.files.identities import one_identity
+from tests.kit.strategies import tables as any_tables
 
 SMALL_PAGES = {"page_bytes": 64, "stripe_rows": 7}
 LAYOUTS = st.fixed_dictionaries(

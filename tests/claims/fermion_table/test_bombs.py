@@ -34,7 +34,7 @@ from fermion_table.storage.json_codec import DECODED_BYTES_MAX, content_hash, st
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import latest_hint_path, snapshot_path
-from tests.fermion.mutations import memory_limit
+from tests.kit.files.mutations import memory_limit
 from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
 MIB = 2**20

@@ -30,16 +30,6 @@ from fermion_table.storage.local import LocalStore
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore, CreateResult
-from tests.fermion_table.commit_setups import (
-    FIRST_SCHEMA,
-    append,
-    metadata_objects,
-    names,
-    new_table,
-    referenced_objects,
-    small_limits,  # noqa: F401 - a fixture of every test here
-    write_data,
-)
 from tests.kit.stores import (
     Crash,
     CrashingStore,
@@ -49,6 +39,16 @@ from tests.kit.stores import (
     WrappedStore,
     made_up_entry,
     made_up_schema,
+)
+from tests.kit.tables.commit_setups import (
+    FIRST_SCHEMA,
+    append,
+    metadata_objects,
+    names,
+    new_table,
+    referenced_objects,
+    small_limits,  # noqa: F401 - a fixture of every test here
+    write_data,
 )
 
 # Races

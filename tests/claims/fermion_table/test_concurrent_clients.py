@@ -13,7 +13,7 @@ from fermion_table import Catalog, Table, TableExists, TableNotFound
 from fermion_table.catalog.keyed_list import KeyedList
 from fermion_table.catalog.tables import Tables
 from fermion_table.errors import CommitConflict
-from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, rows
+from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
 
 def interfere(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:

@@ -12,8 +12,8 @@ from fermion_table.errors import CommitConflict
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from tests.fermion_table.commit_setups import QUICK, new_table
 from tests.kit.stores import MemoryStore, made_up_entry
+from tests.kit.tables.commit_setups import QUICK, new_table
 
 
 def entry(name: str, level: int = 0, bucket: int = 0, partition: tuple = ()) -> Entry:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fermion_table.crowd import PROCESSES, Place, work
-from tests.fermion_table.s3_servers import BUCKET, moto
+from tests.kit.tables.crowd import PROCESSES, Place, work
+from tests.kit.tables.s3_servers import BUCKET, moto
 from tools.ceph.cluster import Cluster
 
 STEPS = 5

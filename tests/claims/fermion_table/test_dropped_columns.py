@@ -12,8 +12,8 @@ import pytest
 
 from fermion_table import Table
 from fermion_table.change_feed import change_plan
-from tests.fermion_table.change_histories import KINDS
-from tests.fermion_table.keyed_versions import replayed
+from tests.kit.tables.change_histories import KINDS
+from tests.kit.tables.keyed_versions import replayed
 
 SCHEMA = pa.schema([("p", pa.int32()), ("k", pa.int64()), ("v", pa.int64())])
 ADDED = {"s": pa.string(), "n": pa.struct({"a": pa.int64(), "b": pa.string()})}

@@ -25,7 +25,8 @@ from fermion_table.metadata.references import (
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import earliest_hint_path, expired_mark_path
 from fermion_table.storage.store import AtomicStore
-from tests.fermion_table.maintenance_setups import (
+from tests.kit.stores import MemoryStore, WrappedStore
+from tests.kit.tables.maintenance_setups import (
     FUTURE_MS,
     append,
     expire,
@@ -33,7 +34,6 @@ from tests.fermion_table.maintenance_setups import (
     made_store,
     schema_paths,
 )
-from tests.kit.stores import MemoryStore, WrappedStore
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

@@ -12,7 +12,7 @@ import pytest
 import fermion
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 ROWS = pa.table(
     {

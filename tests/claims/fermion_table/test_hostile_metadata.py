@@ -16,7 +16,7 @@ from fermion_table import Table
 from fermion_table.metadata.snapshot import CHECKSUM_END, CHECKSUM_KEY
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
-from tests.fermion.mutations import memory_limit
+from tests.kit.files.mutations import memory_limit
 
 NUMBERS = (-1, 0, 1, 99, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, -(2**63), -(2**70))
 OTHERS = (None, True, 1.5, 1e300, "x", "1", "", [], [None], [[0, 2**62]], {}, {"a": 1}, [2**40] * 3)

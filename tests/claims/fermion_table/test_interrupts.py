@@ -18,8 +18,8 @@ from fermion_table import CommitStateUnknown, Table
 from fermion_table.engine import WriterMessage
 from fermion_table.metadata.history import latest
 from fermion_table.storage.local import LocalStore
-from tests.fermion_table.crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, rows
 from tests.kit.stores import WrappedStore
+from tests.kit.tables.crash_operations import AT_ONCE, OPERATIONS, SCHEMA, Signaller, rows
 
 INTERRUPTED = sorted(set(OPERATIONS) - {"expiry", "clone"})
 """An expiry is there to make files that nothing refers to, before it deletes them."""

@@ -17,8 +17,8 @@ import pytest
 
 from fermion.errors import FermionError
 from fermion_table import Table
-from tests.fermion_table.merge_rows import Row, batch_of
-from tests.fermion_table.paimon_histories import (
+from tests.kit.tables.merge_rows import Row, batch_of
+from tests.kit.tables.paimon_histories import (
     FILES,
     histories,
     is_left_out,

@@ -11,7 +11,7 @@ import pytest
 
 from fermion_table import Table
 from fermion_table.storage.cache import shared_cache
-from tests.fermion_table.crash_operations import AT_ONCE, KEYED_OPERATIONS, OPERATIONS, Signaller
+from tests.kit.tables.crash_operations import AT_ONCE, KEYED_OPERATIONS, OPERATIONS, Signaller
 
 CHANGE_NO_ROWS = ("compaction", "expiry", "clone", "compaction of runs", "full compaction of runs")
 STEP_SAMPLED = 9

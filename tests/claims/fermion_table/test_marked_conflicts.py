@@ -13,8 +13,8 @@ from fermion_table import Table
 from fermion_table.compaction import marking
 from fermion_table.engine import compact_group
 from fermion_table.storage.local import LocalStore
-from tests.fermion_table.compaction.runs import entries, expected, shown, table_of, write_run
 from tests.kit.stores import Crash, CrashingStore
+from tests.kit.tables.runs import entries, expected, shown, table_of, write_run
 
 MARKING = {"deletion_vectors.enabled": "true", "bucket": "1", "target_file_size": "2kb"}
 REMOVING = "partial_update.remove_record_on_delete"

@@ -9,7 +9,7 @@ import pytest
 from fermion_table import Table
 from fermion_table.engine import FileSplit
 from fermion_table.metadata.manifest import Entry
-from tests.fermion_table.compaction.runs import entries, expected, shown, table_of, write_run
+from tests.kit.tables.runs import entries, expected, shown, table_of, write_run
 
 MANY = 3_000
 MARKING = {"deletion_vectors.enabled": "true", "bucket": "1", "target_file_size": "4kb"}

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fermion_table import Table
-from tests.refilled_memory import RefilledMemory, batches_of_one_memory
+from tests.kit.refilled_memory import RefilledMemory, batches_of_one_memory
 
 WORDS = pa.dictionary(pa.int16(), pa.string())
 SCHEMA = pa.schema(

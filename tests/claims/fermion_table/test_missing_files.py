@@ -20,8 +20,8 @@ from fermion_table.commit import commit as commit_module
 from fermion_table.engine import CompactionTask, WriterMessage, compact_group, stage_table
 from fermion_table.storage import owned_files
 from fermion_table.storage.cache import shared_cache
+from tests.kit.processes import in_fork
 from tests.kit.stores import WrappedStore
-from tests.processes import in_fork
 
 AT_ONCE = timedelta(days=-1)
 KEYED = {"bucket": "2", "changelog-producer": "input"}

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 LEVELS = pa.array(["low", "mid", "high"])
 OTHER = LEVELS.take([2, 1, 0])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.documents import DOCS
-from tests.page_runner import run_page
+from tests.kit.documents import DOCS
+from tests.kit.page_runner import run_page
 
 
 @pytest.mark.usefixtures("short_probe")

@@ -14,9 +14,10 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.key_groups import Folded, group_rows, is_retraction
 from fermion_table.schema.key_encoding import encode_keys, key_ranks
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.keyed_model import merged
-from tests.fermion_table.merge_rows import batch_of, kinds_of
-from tests.fermion_table.paimon_histories import (
+from tests.kit import folds
+from tests.kit.tables.keyed_model import merged
+from tests.kit.tables.merge_rows import batch_of, kinds_of
+from tests.kit.tables.paimon_histories import (
     FILES,
     histories,
     is_left_out,
@@ -24,7 +25,6 @@ from tests.fermion_table.paimon_histories import (
     rows_of,
     shown,
 )
-from tests.kit import folds
 
 
 def folded(rows: list[dict], schema: pa.Schema, key: list[str], options: KeyOptions) -> list[dict]:

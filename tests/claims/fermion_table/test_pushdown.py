@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fermion.engine import filter_of_predicate
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 ROWS, FILES = 500, 6
 DAY = datetime.date(2024, 1, 1)

@@ -14,7 +14,7 @@ from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import UNPARTITIONED
 from fermion_table.writing.tree_writer import TreeWriter
-from tests.fermion_table.writing.trees import SCHEMA, key_of, keyed_table
+from tests.kit.tables.trees import SCHEMA, key_of, keyed_table
 
 STORED = SCHEMA.set(0, SCHEMA.field("k").with_nullable(False))
 OLD = {1: "a", 2: "b", 3: "c"}

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import fermion
 from fermion_table import Table
-from tests.fermion.mutations import memory_limit
+from tests.kit.files.mutations import memory_limit
 
 what, path, mebibytes, allowed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])

@@ -20,8 +20,8 @@ from fermion_table import CommitStateUnknown, Table
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
-from tests.fermion_table.s3_proxy import LOST_REPLY, SLOW_DOWN, Fault, Proxy
-from tests.fermion_table.s3_servers import BUCKET
+from tests.kit.tables.s3_proxy import LOST_REPLY, SLOW_DOWN, Fault, Proxy
+from tests.kit.tables.s3_servers import BUCKET
 
 s3fs = pytest.importorskip("s3fs", reason="the extra s3 and the group dev bring s3fs and moto")
 standard = pytest.importorskip("botocore.retries.standard", reason="s3fs brings botocore")

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fermion_table.merge_engines.key_groups import group_rows
 from fermion_table.schema.field_functions import FieldFunction
-from tests.fermion_table.merge_rows import KINDS, Row, batch_of, kinds_of
 from tests.kit import folds
+from tests.kit.tables.merge_rows import KINDS, Row, batch_of, kinds_of
 
 NAMES = ("sum", "product", "max", "min", "last_value")
 SCHEMA = pa.schema({name: pa.int64() for name in ("k", "s", *NAMES)})

@@ -20,7 +20,7 @@ from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import snapshot_path
-from tests.fermion_table.failing_s3 import failing
+from tests.kit.tables.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)

@@ -19,8 +19,8 @@ from fermion import col
 from fermion_table import Table
 from fermion_table.scanning.scan import FileScan
 from fermion_table.storage.cache import shared_cache
-from tests.fermion_table.s3_servers import BUCKET, moto
-from tests.processes import in_fork, spawned
+from tests.kit.processes import in_fork, spawned
+from tests.kit.tables.s3_servers import BUCKET, moto
 
 FILES, ROWS = 6, 3_000
 

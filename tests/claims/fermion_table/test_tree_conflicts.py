@@ -11,7 +11,7 @@ import pytest
 from fermion_table import Table
 from fermion_table.engine import compact_group
 from fermion_table.storage.cache import shared_cache
-from tests.fermion_table.compaction.runs import (
+from tests.kit.tables.runs import (
     entries,
     levels,
     shown,
@@ -19,7 +19,7 @@ from tests.fermion_table.compaction.runs import (
     trees,
     write_run,
 )
-from tests.fermion_table.writing.trees import data_files
+from tests.kit.tables.trees import data_files
 
 AT_ONCE = timedelta(days=-1)
 

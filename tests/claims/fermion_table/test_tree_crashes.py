@@ -14,9 +14,9 @@ from fermion_table.errors import CommitStateUnknown
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.writing.tree_writer import TreeWriter
-from tests.fermion_table.compaction.runs import levels, shown, table_of, trees, write_run
-from tests.fermion_table.writing.trees import data_files
 from tests.kit.stores import Crash, CrashingStore, ForgetfulStore, LostReplies
+from tests.kit.tables.runs import levels, shown, table_of, trees, write_run
+from tests.kit.tables.trees import data_files
 
 AT_ONCE = timedelta(days=-1)
 TARGET = 1000

@@ -14,7 +14,7 @@ from fermion_table.storage import probe as storage_probe
 from fermion_table.storage import rename_create
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
-from tests.fermion_table.webhdfs_server import WebHdfsServer
+from tests.kit.tables.webhdfs_server import WebHdfsServer
 
 pytest.importorskip("requests", reason="fsspec's WebHDFS needs requests; the group dev brings it")
 

@@ -19,7 +19,7 @@ import spark_ext
 from fermion_table import Table
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import settings
-from tests.spark_ext.counting import destroyed_columns, files_away, tasks_started
+from tests.kit.spark.counting import destroyed_columns, files_away, tasks_started
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_ext.on_cluster import kills, uses
-from tests.spark_ext.on_cluster.program import RESULTS
-from tests.spark_ext.programs import run_program
+from tests.kit.spark.on_cluster import kills, uses
+from tests.kit.spark.on_cluster.program import RESULTS
+from tests.kit.spark.programs import run_program
 
 pytestmark = [
     pytest.mark.spark,
@@ -30,7 +30,7 @@ MORE_KILLS = [case.__name__ for case in kills.SLOW_CASES]
 
 def tried(names: list[str], directory: Path, environment: dict[str, str]) -> dict[str, str | None]:
     """What each case raised."""
-    program = ["-m", "tests.spark_ext.on_cluster.program", *names]
+    program = ["-m", "tests.kit.spark.on_cluster.program", *names]
     run_program(program, directory, environment)
     return json.loads((directory / RESULTS).read_text())
 

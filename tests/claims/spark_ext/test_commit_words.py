@@ -9,7 +9,7 @@ import pytest
 import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from tests.spark_ext.counting import tasks_started
+from tests.kit.spark.counting import tasks_started
 
 WRONG = {
     "message": {"message": 5},

@@ -11,8 +11,8 @@ import pytest
 
 from fermion_table import Table
 from tests.conftest import ON_CI
-from tests.spark_ext.counting import destroyed_columns, files_away
-from tests.spark_ext.served import served
+from tests.kit.spark.counting import destroyed_columns, files_away
+from tests.kit.spark.served import served
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.documents import BLOCKS, name_of, pages_for_users, uses_spark
+from tests.kit.documents import BLOCKS, name_of, pages_for_users, uses_spark
 from tests.kit.examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
-from tests.page_runner import run_page
+from tests.kit.page_runner import run_page
 
 pytestmark = pytest.mark.spark
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.processes import modules_after
+from tests.kit.processes import modules_after
 
 
 def test_a_worker_that_loads_the_package_loads_no_pandas():

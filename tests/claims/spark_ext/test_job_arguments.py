@@ -23,7 +23,7 @@ from spark_ext.jobs import (
     upsert,
 )
 from tests.acceptance.wrong_arguments import contents
-from tests.spark_ext.spark_calls import SESSION, Unused, prepare
+from tests.kit.spark.spark_calls import SESSION, Unused, prepare
 
 JOBS: dict[str, ModuleType] = {
     job.__name__.rpartition(".")[2]: job

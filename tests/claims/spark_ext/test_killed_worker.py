@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.spark_ext.programs import run_program
+from tests.kit.spark.programs import run_program
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

@@ -19,7 +19,7 @@ import pyspark
 import pytest
 
 from fermion_table import Table
-from tests.spark_ext.programs import run_program
+from tests.kit.spark.programs import run_program
 
 pytestmark = [pytest.mark.spark, pytest.mark.services]
 

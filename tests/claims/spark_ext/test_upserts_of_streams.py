@@ -19,8 +19,8 @@ from spark_ext.datasource import stream
 from spark_ext.datasource.source import FermionDataSource
 from spark_ext.datasource.stream import FermionStreamWriter
 from spark_ext.types import spark_schema
-from tests.fermion_table.change_histories import SCHEMA as HISTORY
-from tests.fermion_table.change_histories import random_table
+from tests.kit.tables.change_histories import SCHEMA as HISTORY
+from tests.kit.tables.change_histories import random_table
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 CHANGES = pa.schema([*SCHEMA, ("op", pa.string())])

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_ext
 from fermion_table import Table
-from tests.spark_ext.counting import destroyed_columns, files_away
-from tests.spark_ext.served import served
+from tests.kit.spark.counting import destroyed_columns, files_away
+from tests.kit.spark.served import served
 
 pytestmark = pytest.mark.spark
 

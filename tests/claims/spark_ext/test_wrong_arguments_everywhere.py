@@ -11,7 +11,7 @@ import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from tests.acceptance.wrong_arguments import called, findings, public_callables
-from tests.spark_ext.spark_calls import CALLS, FURTHER_CALLS, SESSION, UNTYPED, prepare
+from tests.kit.spark.spark_calls import CALLS, FURTHER_CALLS, SESSION, UNTYPED, prepare
 
 WITHOUT_SESSION = {"configure", "expire", "remove_orphans"}
 """These ask their session for nothing, or are given none."""

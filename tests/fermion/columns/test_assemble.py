@@ -15,8 +15,8 @@ from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node
 from fermion.columns.values import BinaryValues, Bits, ColumnStreams
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from tests.equality import assert_logically_equal
-from tests.strategies import arrow_types, random_array
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import arrow_types, random_array
 
 
 def node_of(array: pa.Array | pa.ChunkedArray, nullable: bool = True) -> Node:

@@ -14,9 +14,9 @@ from fermion.columns.arrow_buffers import is_same_memory
 from fermion.columns.arrow_input import is_in_memory
 from fermion.columns.batch_copies import BatchCopier, copied_array, read_all
 from fermion.errors import InvalidArgumentError
-from tests import strategies
-from tests.equality import assert_logically_equal
-from tests.refilled_memory import batches_of_one_memory
+from tests.kit import strategies
+from tests.kit.equality import assert_logically_equal
+from tests.kit.refilled_memory import batches_of_one_memory
 
 ROWS = 10_000
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from fermion.columns import distinct
 from fermion.columns.shred import shred
 from fermion.columns.types import column_node
-from tests.equality import is_logically_equal
-from tests.strategies import arrow_arrays
+from tests.kit.equality import is_logically_equal
+from tests.kit.strategies import arrow_arrays
 
 
 def first_equal(array: pa.Array) -> list[int]:

@@ -15,7 +15,7 @@ import fermion
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, joined_order, parse_ordered
 from fermion.columns.types import column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 LEVELS = pa.array(["low", "mid", "high"])
 DTYPE = pa.dictionary(pa.int8(), pa.string(), ordered=True)

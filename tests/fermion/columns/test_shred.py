@@ -14,7 +14,7 @@ from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node
 from fermion.columns.values import BinaryValues, Bits
 from fermion.errors import InvalidArgumentError
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 
 def node_of(array: pa.Array | pa.ChunkedArray, nullable: bool = True) -> Node:

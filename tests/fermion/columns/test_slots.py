@@ -13,8 +13,8 @@ from fermion.columns import slots
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
 from fermion.columns.types import column_node
-from tests.equality import assert_logically_equal
-from tests.strategies import arrow_arrays
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import arrow_arrays
 
 
 def slices(array: pa.Array, starts: np.ndarray, stops: np.ndarray) -> pa.ChunkedArray:

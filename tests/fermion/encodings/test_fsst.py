@@ -25,7 +25,7 @@ from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 from fermion.options import PROFILES, WriteOptions
 from fermion.pages.pages import encode_chunk
-from tests.fermion.physical_values import assert_same, assert_slots_same, binary_values
+from tests.kit.files.physical_values import assert_same, assert_slots_same, binary_values
 from tests.kit.numpy_kernels import fsst as reference_fsst
 from tests.kit.numpy_kernels import picks as reference_picks
 

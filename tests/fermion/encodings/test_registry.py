@@ -29,7 +29,7 @@ from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEn
 from fermion.io.compression import compress
 from fermion.layout import NODE_DEPTH_MAX, EncodingId
 from fermion.options import WriteOptions
-from tests.fermion.physical_values import (
+from tests.kit.files.physical_values import (
     FIXED,
     FLOATS,
     INTEGERS,

@@ -36,11 +36,11 @@ from fermion.options import PROFILES, WriteOptions
 from fermion.pages.description import describe_page
 from fermion.pages.frame import CHECKSUM_KINDS, HEADER_SIZE, open_page, seal_page
 from fermion.pages.pages import EncodedChunk, PageSlice, decode_codes, decode_pages, encode_chunk
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.physical_values import TYPES, assert_same, cuts_of, make_values, page_slices
-from tests.strategies import random_array
-from tests.strategies import tables as any_tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.physical_values import TYPES, assert_same, cuts_of, make_values, page_slices
+from tests.kit.strategies import random_array
+from tests.kit.strategies import tables as any_tables
 
 FLOAT64 = number(PhysicalKind.FLOAT64)
 # A third of the profile's examples for tests that write many pages each.

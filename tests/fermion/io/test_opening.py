@@ -17,7 +17,7 @@ from fermion import ReadOptions
 from fermion.errors import ChecksumError, FermionError, InvalidFileError, TruncatedFileError
 from fermion.io.opening import MappedSource
 from fermion.io.source import LocalSource
-from tests.processes import in_fork
+from tests.kit.processes import in_fork
 
 MAPPED = ReadOptions(memory_map=True)
 

@@ -17,8 +17,8 @@ from fermion.metadata.schema_area import (
     field_id,
     strip_field_id,
 )
-from tests.arrow_limits import message_can_hold
-from tests.strategies import arrow_types
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.strategies import arrow_types
 
 
 def opened(schema: pa.Schema, compress: bool = False) -> SchemaArea:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import ChecksumError, InvalidArgumentError, InvalidFileError, SortKey
 from fermion.layout import SORT_KEY, ChunkFlag, SortFlag
-from tests.fermion.file_anatomy import Anatomy, put, repair
+from tests.kit.files.file_anatomy import Anatomy, put, repair
 
 REALS = st.sampled_from([None, math.nan, -math.inf, -1.5, -0.0, 0.0, 2.0])
 TEXTS = st.sampled_from([None, "", "a", "ab", "b", "ü", "a\0"])

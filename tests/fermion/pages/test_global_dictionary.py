@@ -20,14 +20,14 @@ from fermion.encodings.choice import shared_dictionary
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.layout import FULL_CHUNK_DESC, ChunkFlag
 from fermion.writing.column import ColumnPlan
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import DICTIONARY_RECORD, Anatomy, put, repair
-from tests.fermion.identities import one_identity
-from tests.fermion.physical_values import binary_values
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import DICTIONARY_RECORD, Anatomy, put, repair
+from tests.kit.files.identities import one_identity
+from tests.kit.files.physical_values import binary_values
+from tests.kit.strategies import tables
 
 ROWS, STRIPE_ROWS = 9_000, 2_000
 KEEP = fermion.ReadOptions(keep_dictionaries=True)

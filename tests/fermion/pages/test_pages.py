@@ -47,7 +47,7 @@ from fermion.pages.pages import (
     decode_pages,
     encode_chunk,
 )
-from tests.fermion.physical_values import (
+from tests.kit.files.physical_values import (
     SHAPES,
     TYPES,
     assert_same,

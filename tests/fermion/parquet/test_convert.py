@@ -16,9 +16,9 @@ from hypothesis import assume, given, settings
 
 import fermion
 from fermion.parquet.types import parquet_field
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.fermion.conversions import (
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.conversions import (
     QUICK,
     parquet,
     read,
@@ -28,7 +28,7 @@ from tests.fermion.conversions import (
     to_fermion,
     to_parquet,
 )
-from tests.strategies import tables
+from tests.kit.strategies import tables
 
 
 @pytest.mark.filterwarnings("ignore::fermion.ConversionWarning")

@@ -10,8 +10,8 @@ import pytest
 
 import fermion
 from tests.conftest import SHARED_DATA
-from tests.equality import assert_logically_equal
-from tests.fermion.conversions import (
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.conversions import (
     QUICK,
     as_stored,
     parquet,

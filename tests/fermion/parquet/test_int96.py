@@ -12,7 +12,7 @@ import pytest
 
 import fermion
 from fermion.errors import InvalidFileError
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 NANOSECONDS = pa.timestamp("ns")
 INSTANT = pa.timestamp("us", "UTC")

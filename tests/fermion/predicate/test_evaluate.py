@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import bind, col, evaluate, from_sql, parse_filter, to_pyarrow
 from fermion.predicate.expression import BooleanColumn, Expression
-from tests.fermion.predicate_model import (
+from tests.kit.files.predicate_model import (
     INTS,
     PATHS,
     SCHEMA,

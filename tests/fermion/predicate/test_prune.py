@@ -27,7 +27,7 @@ from fermion.predicate import (
     ranges_that_must_match,
 )
 from fermion.statistics.bounds import merge, page_statistics, unknown
-from tests.fermion.predicate_model import SCHEMA, expressions, leaves, rows, table_of
+from tests.kit.files.predicate_model import SCHEMA, expressions, leaves, rows, table_of
 
 Path = tuple[str, ...]
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.statistics import details as chunk_details
-from tests.equality import assert_logically_equal
-from tests.fermion.predicate_model import SCHEMA, expressions, rows, table_of, truth
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.predicate_model import SCHEMA, expressions, rows, table_of, truth
 
 
 def stored(table: pa.Table, **options: object) -> bytes:

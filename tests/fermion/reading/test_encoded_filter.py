@@ -19,9 +19,9 @@ from fermion.errors import InvalidFileError
 from fermion.layout import NODE_HEADER, PAGE_HEADER
 from fermion.reading import encoded_filter, stripe
 from fermion.reading.encoded_filter import EncodedFilter
-from tests.equality import assert_logically_equal
-from tests.fermion.predicate_model import expressions, rows, table_of, truth
-from tests.fermion.reading.damage import outcome
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.damage import outcome
+from tests.kit.files.predicate_model import expressions, rows, table_of, truth
 from tests.kit.paged_columns import written
 
 ROWS = 6_000

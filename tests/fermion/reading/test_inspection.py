@@ -23,9 +23,9 @@ from fermion.reading.inspection import (
     describe_statistics,
     tree_label,
 )
-from tests.arrow_limits import message_can_hold
-from tests.fermion.file_anatomy import Anatomy, put, repair
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.files.file_anatomy import Anatomy, put, repair
+from tests.kit.strategies import tables
 
 SMALL = {"page_bytes": 64, "stripe_rows": 7}
 

@@ -13,7 +13,7 @@ import pytest
 import fermion
 from fermion.reading import layout_map as module
 from fermion.reading.layout_map import layout_map
-from tests.fermion.file_anatomy import repair
+from tests.kit.files.file_anatomy import repair
 
 ROWS = 3_000
 

@@ -18,7 +18,7 @@ from fermion.io.source import CountingSource
 from fermion.reading import column as columns_read
 from fermion.reading import plan as plans
 from fermion.reading.many_pages import PickedRead
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 from tests.kit.read_strategies import without
 
 ROWS = 6_000

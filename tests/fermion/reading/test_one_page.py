@@ -19,9 +19,9 @@ from fermion.errors import FermionError
 from fermion.io.source import CountingSource
 from fermion.reading import chunk_pages, one_page
 from fermion.reading.one_page import OnePageRead
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 from tests.kit.read_strategies import without
-from tests.strategies import random_array, scalar_types
+from tests.kit.strategies import random_array, scalar_types
 
 ROWS = 600
 
@@ -263,6 +263,6 @@ def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatc
 
 def test_a_page_of_strings_without_any_value_has_memory_for_none(project_environment):
     """A mutation that once ended the process: null slots left out, and every slot null."""
-    command = [sys.executable, "-m", "tests.fermion.mutations", "5000295", "1"]
+    command = [sys.executable, "-m", "tests.kit.files.mutations", "5000295", "1"]
     done = subprocess.run(command, env=project_environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

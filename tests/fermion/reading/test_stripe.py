@@ -16,7 +16,7 @@ from fermion import ReadOptions, WriteOptions
 from fermion.errors import FermionError
 from fermion.reading import row_batches, stripe
 from fermion.reading.stripe import StripeFilter, StripeReader
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 
 STRIPES, STRIPE_ROWS = 6, 20_000
 ROWS = STRIPES * STRIPE_ROWS

@@ -16,9 +16,9 @@ from fermion.layout import (
     ChunkFlag,
     StreamType,
 )
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, put, repair
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, put, repair
 
 
 def problems(data: bytes | bytearray) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from tests.fermion.file_anatomy import unprotected
+from tests.kit.files.file_anatomy import unprotected
 
 TABLE = pa.table({"a": [5, 1, None, 3], "b": ["x", "yy", None, "zzz"]})
 

@@ -17,8 +17,8 @@ import fermion
 from fermion.layout import FOOTER, ExtTag
 from fermion.reading.inspection import LeafStatistics, describe_file, describe_statistics
 from fermion.statistics import details as chunk_details
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import repair
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import repair
 
 FEATURE = "counts_and_long_bounds"
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import fermion
 from fermion import ChecksumError, ColumnNotFoundError, InvalidArgumentError, InvalidFileError
 from fermion.layout import EXTENDED_CIT_ENTRY, HEAD, Incompat
-from tests.equality import assert_logically_equal
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, put, repair, repair_tail
-from tests.fermion.independent_reader import File
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, put, repair, repair_tail
+from tests.kit.files.independent_reader import File
 
 ROWS = 25
 OPTIONS = {"stripe_rows": 10, "page_rows_max": 4}

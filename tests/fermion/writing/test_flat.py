@@ -21,8 +21,8 @@ from fermion.writing import flat
 from fermion.writing.column import ColumnPlans, encode_column
 from fermion.writing.flat import COLUMNS_PER_CALL, FORM, POLICY, FlatWriter
 from fermion.writing.log import FileLog, WrittenColumn, flat_column
-from tests.fermion.identities import one_identity
-from tests.fermion.independent_reader import File
+from tests.kit.files.identities import one_identity
+from tests.kit.files.independent_reader import File
 
 ROWS = 2_000
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import InvalidArgumentError
-from tests.equality import assert_logically_equal
 from tests.kit.arrow_samples import INT8, words
+from tests.kit.equality import assert_logically_equal
 
 
 def stored(data, **options) -> bytes:

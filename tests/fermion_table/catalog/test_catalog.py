@@ -25,9 +25,9 @@ from fermion_table import (
 )
 from fermion_table.catalog.tables import Tables
 from fermion_table.catalog.warehouse import Warehouse
-from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, list_commits, rows
 from tests.golden.catalog_features import WAREHOUSES
 from tests.golden.write_golden_catalogs import FOLDER, expectations
+from tests.kit.tables.warehouses import SCHEMA, again, ids, list_commits, rows
 
 
 def test_a_table_is_found_by_its_name(catalog: Catalog) -> None:

@@ -10,7 +10,7 @@ import pytest
 import fermion_table
 from fermion_table import Catalog, Table
 from fermion_table.catalog.names import table_name
-from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, rows
+from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
 
 @pytest.fixture

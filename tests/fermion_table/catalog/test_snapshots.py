@@ -12,7 +12,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Catalog, TableNotFound, VersionNotFound, drop_table
 from fermion_table.catalog.snapshots import CatalogSnapshots
 from fermion_table.errors import CommitConflict
-from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, rows
+from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from fermion_table import Catalog, CommitConflict, SchemaMismatch, Table, TableExists
 from fermion_table.catalog.tables import Tables
-from tests.fermion_table.catalog.warehouses import SCHEMA, again, ids, rows
+from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
 
 def stream(*ids: int) -> pa.RecordBatchReader:

@@ -13,8 +13,8 @@ from fermion_table import Table, VersionNotFound
 from fermion_table.change_feed import change_plan
 from fermion_table.engine import ChangeScan
 from fermion_table.metadata.manifest_store import live_entries
-from tests.fermion_table.change_histories import KINDS, SCHEMA, random_table
-from tests.fermion_table.keyed_versions import replayed
+from tests.kit.tables.change_histories import KINDS, SCHEMA, random_table
+from tests.kit.tables.keyed_versions import replayed
 
 AT_ONCE = timedelta(days=-1)
 

@@ -16,8 +16,8 @@ from fermion_table import Table
 from fermion_table.change_feed import keyed_changes
 from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.metadata.manifest_store import live_entries
-from tests.fermion_table.merge_rows import Row
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.merge_rows import Row
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ENGINES: dict[str, dict[str, str]] = {

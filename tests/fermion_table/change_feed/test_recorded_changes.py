@@ -21,7 +21,7 @@ from fermion_table.errors import UnsupportedFeature
 from fermion_table.metadata.manifest_store import changelog_entries
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.writing.settings import WriteSettings
-from tests.fermion_table.keyed_strategies import ENGINES, VALUES, Engine
+from tests.kit.tables.keyed_strategies import ENGINES, VALUES, Engine
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 WIDE = pa.schema([("k", pa.int64()), *((name, dtype) for name, (dtype, _) in VALUES.items())])

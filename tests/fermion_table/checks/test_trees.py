@@ -8,8 +8,8 @@ from fermion_table.checks.verify import verify
 from fermion_table.commit import next_snapshot
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
-from tests.fermion_table.commit_setups import new_table
 from tests.kit.stores import MemoryStore, made_up_entry
+from tests.kit.tables.commit_setups import new_table
 
 
 def put(store: MemoryStore, *files: dict) -> None:

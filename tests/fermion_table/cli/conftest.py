@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.declared_commands import declared_commands
+from tests.kit.declared_commands import declared_commands
 
 
 @pytest.fixture(autouse=True)

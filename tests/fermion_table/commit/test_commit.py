@@ -31,7 +31,8 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
-from tests.fermion_table.commit_setups import (
+from tests.kit.stores import MemoryStore, WrappedStore, made_up_entry, made_up_schema
+from tests.kit.tables.commit_setups import (
     FIRST_SCHEMA,
     SMALL_TAIL,
     append,
@@ -42,7 +43,6 @@ from tests.fermion_table.commit_setups import (
     referenced_objects,
     small_limits,  # noqa: F401 - a fixture of every test here
 )
-from tests.kit.stores import MemoryStore, WrappedStore, made_up_entry, made_up_schema
 
 # Creation
 

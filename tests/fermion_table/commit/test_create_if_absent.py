@@ -16,8 +16,8 @@ from fermion_table.metadata.snapshot import Snapshot, encode_snapshot
 from fermion_table.options import CommitOptions
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import CreateResult
-from tests.fermion_table.commit_setups import append, names, new_table
 from tests.kit.stores import MemoryStore, WrappedStore, made_up_entry
+from tests.kit.tables.commit_setups import append, names, new_table
 
 SLOW = CommitOptions(fence_s=0.0)
 """Every attempt counts as one that took long."""

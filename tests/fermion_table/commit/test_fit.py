@@ -11,7 +11,7 @@ import pytest
 from fermion_table.commit.fit import misfit
 from fermion_table.commit.request import RunNumbers, numbered_in_order
 from fermion_table.metadata.manifest import Entry
-from tests.fermion_table.writing.trees import keyed_table
+from tests.kit.tables.trees import keyed_table
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.metadata.history import latest, load_snapshot
 from fermion_table.metadata.references import create_branch
 from fermion_table.storage.paths import snapshot_path
-from tests.fermion_table.commit_setups import FIRST_SCHEMA, QUICK, append, names, new_table
 from tests.kit.stores import MemoryStore, made_up_entry
+from tests.kit.tables.commit_setups import FIRST_SCHEMA, QUICK, append, names, new_table
 
 
 def test_an_identifier_is_the_same_as_number_and_as_text() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from tests.fermion_table.compaction.runs import levels, shown, table_of, write_run
-from tests.fermion_table.writing.trees import key_of
+from tests.kit.tables.runs import levels, shown, table_of, write_run
+from tests.kit.tables.trees import key_of
 
 FEW = {"bucket": "1", "num_sorted_run.compaction_trigger": "4"}
 TREE = ((), 0)

@@ -12,8 +12,8 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.schema.record_expiry import RecordExpiry
-from tests.fermion_table.compaction.engines import ENGINES, rows_for
-from tests.fermion_table.compaction.runs import (
+from tests.kit.tables.engines import ENGINES, rows_for
+from tests.kit.tables.runs import (
     entries,
     expected,
     levels,

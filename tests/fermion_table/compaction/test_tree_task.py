@@ -11,8 +11,8 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import CompactionResult, Table
 from fermion_table.engine import compact_group
-from tests.fermion_table.compaction.engines import ENGINES, rows_for
-from tests.fermion_table.compaction.runs import (
+from tests.kit.tables.engines import ENGINES, rows_for
+from tests.kit.tables.runs import (
     entries,
     expected,
     levels,
@@ -21,7 +21,7 @@ from tests.fermion_table.compaction.runs import (
     trees,
     write_run,
 )
-from tests.fermion_table.writing.trees import data_files, rows_of
+from tests.kit.tables.trees import data_files, rows_of
 
 EXAMPLES = 4
 ACTIONS = ["write"] * 4 + ["compact", "full", "small files"]

@@ -31,7 +31,8 @@ from fermion_table.metadata.references import (
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import data_path, snapshot_path
 from fermion_table.storage.store import StoredObject
-from tests.fermion_table.maintenance_setups import (
+from tests.kit.stores import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
+from tests.kit.tables.maintenance_setups import (
     FUTURE_MS,
     MARKS,
     append,
@@ -41,7 +42,6 @@ from tests.fermion_table.maintenance_setups import (
     schema_paths,
     stored_files,
 )
-from tests.kit.stores import Crash, CrashingStore, MemoryStore, made_up_entry, made_up_schema
 
 pytestmark = pytest.mark.usefixtures("small_tail")
 

@@ -8,7 +8,7 @@ import fermion
 from fermion_table import Table
 from fermion_table.lookup import held_files
 from fermion_table.lookup.held_files import HeldRows
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ROWS = pa.record_batch({"v": pa.array(range(10), pa.int64())})

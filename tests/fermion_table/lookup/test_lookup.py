@@ -29,9 +29,9 @@ from fermion_table.lookup.held_files import FileKeys, HeldFiles
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.trees import sorted_keys
-from tests.fermion_table.keyed_model import merged
-from tests.fermion_table.merge_rows import Row
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.keyed_model import merged
+from tests.kit.tables.merge_rows import Row
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])
 ENGINES: dict[str, dict[str, str]] = {

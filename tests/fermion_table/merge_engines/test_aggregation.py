@@ -16,8 +16,9 @@ from pyroaring import BitMap64
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines import aggregation
 from fermion_table.schema.field_functions import COMMUTATIVE, RETRACTABLE, FieldFunction
-from tests.fermion_table.aggregate_model import aggregated
-from tests.fermion_table.merge_rows import (
+from tests.kit import folds
+from tests.kit.tables.aggregate_model import aggregated
+from tests.kit.tables.merge_rows import (
     KINDS,
     Row,
     as_rows,
@@ -28,8 +29,7 @@ from tests.fermion_table.merge_rows import (
     kinds_of,
     runs_folded,
 )
-from tests.fermion_table.partial_update_model import updated
-from tests.kit import folds
+from tests.kit.tables.partial_update_model import updated
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a,b", "b,,c", ","])
 FLOATS = st.sampled_from([0.0, -0.0, 0.5, -2.0, math.nan, math.inf])

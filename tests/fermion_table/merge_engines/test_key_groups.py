@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.key_groups import group_rows, is_retraction, order_numbers
-from tests.fermion_table.merge_rows import KINDS, batch_of, by_key, groups_of, kinds_of
 from tests.kit import folds
+from tests.kit.tables.merge_rows import KINDS, batch_of, by_key, groups_of, kinds_of
 
 SCHEMA = pa.schema({"k": pa.int64(), "v": pa.int64(), "s": pa.float64()})
 FLOATS = st.none() | st.sampled_from([0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf])

@@ -13,7 +13,8 @@ from fermion_table.merging.fold import columns_to_merge, fold
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.merge_rows import (
+from tests.kit import folds
+from tests.kit.tables.merge_rows import (
     KINDS,
     Row,
     as_rows,
@@ -24,9 +25,8 @@ from tests.fermion_table.merge_rows import (
     kinds_of,
     runs_folded,
 )
-from tests.fermion_table.paimon_histories import histories, options_of
-from tests.fermion_table.partial_update_model import updated
-from tests.kit import folds
+from tests.kit.tables.paimon_histories import histories, options_of
+from tests.kit.tables.partial_update_model import updated
 
 COLUMNS = ("k", "s", "t", "a", "sum", "u", "b", "last", "c")
 SCHEMA = pa.schema({name: pa.int64() for name in COLUMNS})

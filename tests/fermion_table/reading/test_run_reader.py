@@ -14,7 +14,7 @@ from fermion_table.reading.run_reader import merging_reader, run_batches
 from fermion_table.trees.section_reader import merged_rows
 from fermion_table.trees.section_split import SectionSplit
 from fermion_table.writing import tree_writer
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string())])
 ROWS = 100

@@ -20,8 +20,8 @@ from fermion_table import Table
 from fermion_table.scanning import scan
 from fermion_table.schema.schema import field_to_arrow
 from fermion_table.schema.selection import select_columns
-from tests.equality import assert_logically_equal
-from tests.strategies import random_array, scalar_types
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import random_array, scalar_types
 
 SCHEMA = pa.schema(
     [

@@ -14,9 +14,9 @@ from fermion_table.schema.conversion import convert_batch, find_null, plan_readi
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.schema import _PLAIN
 from fermion_table.schema.widening import can_cast_checked, can_widen
-from tests.arrow_limits import has_nested_wrappers, message_can_hold
-from tests.equality import assert_logically_equal
-from tests.strategies import arrow_types, random_array, tables
+from tests.kit.arrow_limits import has_nested_wrappers, message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import arrow_types, random_array, tables
 
 TYPES = [
     *_PLAIN.values(),

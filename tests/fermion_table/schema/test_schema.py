@@ -18,8 +18,8 @@ from fermion_table.schema.changes import add_column, add_columns, merge_columns
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.schema import decode_schema, encode_schema, parse_type_text, type_text
 from fermion_table.storage import json_codec
-from tests.arrow_limits import message_can_hold
-from tests.strategies import schemas
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.strategies import schemas
 
 NESTED = pa.schema(
     [

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from fermion.errors import UnsupportedTypeError
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.value_codec import decode_value, encode_value, has_plain_json
-from tests.arrow_limits import has_nested_wrappers
-from tests.equality import assert_logically_equal
-from tests.strategies import arrow_types, random_array, scalar_types
+from tests.kit.arrow_limits import has_nested_wrappers
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import arrow_types, random_array, scalar_types
 
 
 @given(scalar_types(), st.integers(0, 2**32))

@@ -26,7 +26,7 @@ from fermion_table.storage.probe import (
     refuse_look_then_write,
 )
 from fermion_table.storage.store import METADATA_BYTES_MAX, CreateResult
-from tests.fermion_table.failing_s3 import failing
+from tests.kit.tables.failing_s3 import failing
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)

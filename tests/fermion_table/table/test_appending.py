@@ -18,9 +18,9 @@ from fermion_table import CommitConflict, CommitStateUnknown, SchemaMismatch, Ta
 from fermion_table.commit.commit import Commit
 from fermion_table.storage import owned_files
 from fermion_table.writing.data_writer import DataWriter
-from tests.arrow_limits import message_can_hold
-from tests.equality import assert_logically_equal
-from tests.strategies import tables
+from tests.kit.arrow_limits import message_can_hold
+from tests.kit.equality import assert_logically_equal
+from tests.kit.strategies import tables
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 DATA = pa.table({"a": [1, 2, 3], "b": ["x", None, "z"]}, schema=SCHEMA)

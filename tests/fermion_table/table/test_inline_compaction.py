@@ -15,8 +15,8 @@ from fermion_table.merging.sections import sorted_runs
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.table import inline_compaction
-from tests.fermion_table.compaction.runs import levels, shown, table_of, trees
 from tests.kit.stores import Crash, CrashingStore
+from tests.kit.tables.runs import levels, shown, table_of, trees
 
 INLINE = {"compaction": "inline", "bucket": "1"}
 AFTER_EACH = {**INLINE, "full_compaction.delta_commits": "1"}

@@ -12,7 +12,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, SchemaMismatch, Table, WriteSettings
 from fermion_table.engine import stage_table
 from fermion_table.metadata.manifest_store import live_entries
-from tests.fermion_table.writing.trees import data_files, keyed_table
+from tests.kit.tables.trees import data_files, keyed_table
 
 NESTED = pa.schema(
     [

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fermion.errors import InvalidArgumentError
 from fermion_table import CommitConflict, Table, VersionNotFound
 from fermion_table.commit.commit import Commit
-from tests.fermion_table.crash_operations import AT_ONCE
+from tests.kit.tables.crash_operations import AT_ONCE
 
 
 @pytest.fixture

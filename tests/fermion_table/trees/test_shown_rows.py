@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fermion_table import Table
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.trees import shown_rows
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("t", pa.string()), ("k", pa.int64()), ("v", pa.int64())])
 TEXTS = ["", "a", "a\0", "b", "ü"]

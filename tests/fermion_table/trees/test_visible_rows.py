@@ -15,7 +15,7 @@ from fermion_table.merging import primary_key
 from fermion_table.planning.split import FileSplit
 from fermion_table.trees.section_split import SectionSplit
 from fermion_table.trees.visible_rows import visible_rows
-from tests.fermion_table.tree_rows import put
+from tests.kit.tables.tree_rows import put
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.int64())])
 KEYS = 24

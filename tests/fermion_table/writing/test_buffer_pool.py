@@ -19,7 +19,7 @@ from fermion_table import Table, WriteSettings
 from fermion_table.engine import BufferPool
 from fermion_table.writing.buffer_pool import Buffer, Tree
 from fermion_table.writing.partition import UNPARTITIONED
-from tests.fermion_table.writing.trees import data_files, entries_of, keyed_table, rows_of
+from tests.kit.tables.trees import data_files, entries_of, keyed_table, rows_of
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 PARTITIONED: dict[str, Any] = {"primary_key": ["p", "k"], "partition_by": ["p"]}

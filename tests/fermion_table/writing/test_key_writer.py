@@ -21,7 +21,7 @@ from fermion_table.engine import DataWriter, KeyWriter
 from fermion_table.merging.fold import fold
 from fermion_table.merging.merge_reader import merge_runs
 from fermion_table.metadata.manifest import Entry
-from tests.fermion_table.writing.trees import (
+from tests.kit.tables.trees import (
     KIND,
     data_files,
     entries_of,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fermion_table import Table
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.writing.partition import PartitionColumn, split_batch
-from tests.strategies import random_array, scalar_types
+from tests.kit.strategies import random_array, scalar_types
 
 VALUES = {
     "string": (pa.string(), ["a", "", None, "a/b", "k=v", "Größe 日本", "..", "%41", "~", "a"]),

@@ -22,7 +22,7 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import UNPARTITIONED, Partition
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import TreeWriter
-from tests.fermion_table.writing.trees import (
+from tests.kit.tables.trees import (
     KIND,
     data_files,
     file_of,

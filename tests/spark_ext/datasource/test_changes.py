@@ -17,8 +17,8 @@ from spark_ext.datasource.changes import ChangeStreamReader
 from spark_ext.datasource.offsets import StreamOffset, next_offset
 from spark_ext.datasource.source import FermionDataSource
 from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
-from tests.fermion_table.change_histories import KINDS, SCHEMA, commit, random_table
-from tests.fermion_table.keyed_versions import replayed
+from tests.kit.tables.change_histories import KINDS, SCHEMA, commit, random_table
+from tests.kit.tables.keyed_versions import replayed
 
 Rows = list[dict[str, Any]]
 

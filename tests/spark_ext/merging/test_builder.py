@@ -15,7 +15,7 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import CommitConflict, SchemaMismatch, Table, lit
 from spark_ext.jobs import merge as job
 from spark_ext.merging import builder as run
-from tests.spark_ext.merging_rows import KEYED, PLAIN, content, make_target, source_rows
+from tests.kit.spark.merging_rows import KEYED, PLAIN, content, make_target, source_rows
 
 pytestmark = pytest.mark.spark
 

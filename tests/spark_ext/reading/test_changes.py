@@ -16,7 +16,7 @@ import spark_ext
 from fermion_table import Table, VersionNotFound
 from fermion_table.engine import ChangeScan
 from spark_ext.errors import UnsupportedBySpark
-from tests.fermion_table.change_histories import KINDS, SCHEMA, random_table
+from tests.kit.tables.change_histories import KINDS, SCHEMA, random_table
 
 pytestmark = pytest.mark.spark
 

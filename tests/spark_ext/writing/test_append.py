@@ -16,7 +16,7 @@ import spark_ext
 from fermion.errors import InvalidArgumentError
 from fermion_table import SchemaMismatch, Table, TableNotFound
 from spark_ext.session import settings
-from tests.spark_ext.counting import tasks_started
+from tests.kit.spark.counting import tasks_started
 
 pytestmark = pytest.mark.spark
 

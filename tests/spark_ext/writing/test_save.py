@@ -11,7 +11,7 @@ import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, TableExists, VersionNotFound
 from fermion_table.engine import StagedTable
-from tests.spark_ext.counting import tasks_started
+from tests.kit.spark.counting import tasks_started
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

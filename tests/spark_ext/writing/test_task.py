@@ -10,7 +10,7 @@ import pytest
 from fermion_table import Table
 from spark_ext.writing.batch_runs import batch_runs
 from spark_ext.writing.task import WriteTask
-from tests.refilled_memory import batches_of_one_memory
+from tests.kit.refilled_memory import batches_of_one_memory
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())])
 

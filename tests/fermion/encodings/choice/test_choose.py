@@ -31,7 +31,8 @@ from fermion.errors import InvalidArgumentError
 from fermion.layout import NODE_DEPTH_MAX, EncodingId
 from fermion.options import PROFILES, WriteOptions
 from fermion.pages.pages import EncodedChunk, encode_chunk
-from tests.fermion.physical_values import (
+from tests.kit.arrow_samples import WORDS
+from tests.kit.files.physical_values import (
     SHAPES,
     TYPES,
     assert_slots_same,
@@ -39,7 +40,6 @@ from tests.fermion.physical_values import (
     cuts_of,
     make_values,
 )
-from tests.kit.arrow_samples import WORDS
 
 FLOAT64 = number(PhysicalKind.FLOAT64)
 DECIMAL = PhysicalType(PhysicalKind.FIXED, 16)

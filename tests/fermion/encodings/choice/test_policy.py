@@ -8,8 +8,8 @@ import pytest
 from fermion.columns.values import BINARY, INT32, INT64, PhysicalType, Values
 from fermion.encodings.choice.choose import choose, describe_recipe
 from fermion.options import WriteOptions
-from tests.fermion.physical_values import binary_values
 from tests.kit.arrow_samples import WORDS
+from tests.kit.files.physical_values import binary_values
 
 COUNT = 300_000
 

@@ -20,8 +20,8 @@ from fermion.io.compression import pack, unpack
 from fermion.layout import Codec, EncodingId
 from fermion.options import WriteOptions
 from fermion.pages.pages import encode_chunk
-from tests.equality import assert_logically_equal
-from tests.fermion.physical_values import assert_slots_same
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.physical_values import assert_slots_same
 from tests.kit.numpy_kernels import lz4 as reference_lz4
 
 BOTH = pytest.mark.parametrize("k", [compiled, reference_lz4], ids=["compiled", "reference"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import kernels
 from fermion.reading.column import ColumnTask
-from tests.equality import assert_logically_equal
+from tests.kit.equality import assert_logically_equal
 from tests.kit.paged_columns import written
 
 ROWS = 5_000

@@ -19,8 +19,8 @@ import fermion
 from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, number
 from fermion.encodings.choice.policy import LIMITS, Policy, Rules, policy_for
 from fermion.writing import flat
-from tests.fermion.independent_reader import File
-from tests.fermion.physical_values import COUNTS, SHAPES, make_values
+from tests.kit.files.independent_reader import File
+from tests.kit.files.physical_values import COUNTS, SHAPES, make_values
 
 KINDS = {
     pa.int8(): number(PhysicalKind.INT8),

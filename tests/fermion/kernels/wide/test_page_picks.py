@@ -14,12 +14,12 @@ from fermion.errors import InvalidFileError
 from fermion.reading import chunk_pages
 from fermion.reading import stream as stream_decoder
 from fermion.writing.metadata import FileContents
-from tests.equality import assert_logically_equal
-from tests.fermion.forced_encodings import forced_encodings
-from tests.fermion.reading.damage import flipped_bits, outcome
+from tests.kit.equality import assert_logically_equal
+from tests.kit.files.damage import flipped_bits, outcome
+from tests.kit.files.forced_encodings import forced_encodings
 from tests.kit.paged_columns import COLUMNS, ROWS, comments, written
 from tests.kit.read_strategies import only_general
-from tests.strategies import random_array, scalar_types
+from tests.kit.strategies import random_array, scalar_types
 
 
 def taken(data: bytes, rows: np.ndarray) -> pa.Table:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
-from tests.fermion.encoding_features import (
+from tests.kit.files.encoding_features import (
     blocks,
     compact,
     lz4_blocks,
@@ -21,7 +21,7 @@ from tests.fermion.encoding_features import (
     symbols,
     text_encodings,
 )
-from tests.fermion.feature import ROWS, Feature, with_nulls
+from tests.kit.files.feature import ROWS, Feature, with_nulls
 
 
 def _integers() -> Feature:

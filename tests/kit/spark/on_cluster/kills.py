@@ -36,7 +36,7 @@ from spark_ext.reading import table as reading
 from spark_ext.reading.task import ReadTask
 from spark_ext.writing import job as writing
 from spark_ext.writing import row_changes
-from tests.spark_ext.on_cluster.uses import ROWS, SCHEMA, expect, frame, ids, keyed
+from tests.kit.spark.on_cluster.uses import ROWS, SCHEMA, expect, frame, ids, keyed
 
 DEATH = "test.death"
 """The property: who dies, and the file that it makes before."""

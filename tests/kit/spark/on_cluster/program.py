@@ -18,7 +18,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 import spark_ext
-from tests.spark_ext.on_cluster import kills, uses
+from tests.kit.spark.on_cluster import kills, uses
 
 Case = Callable[[SparkSession], None]
 CASES: dict[str, Case] = {

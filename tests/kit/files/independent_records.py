@@ -6,8 +6,8 @@ import itertools
 import struct
 from typing import Any
 
-from tests.fermion.independent_crc import crc32c
-from tests.fermion.independent_trees import unpack
+from tests.kit.files.independent_crc import crc32c
+from tests.kit.files.independent_trees import unpack
 
 
 def check_records(

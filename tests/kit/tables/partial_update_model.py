@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
-from tests.fermion_table.aggregate_model import Row, add, place, take_back
+from tests.kit.tables.aggregate_model import Row, add, place, take_back
 
 NO_FUNCTION = FieldFunction(name="last_value")
 """Columns of a group without a function are replaced with the sequence, as by this one."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fermion_table.keys.settings import parse_key_options
 from fermion_table.schema.field_functions import FUNCTIONS
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.merge_rows import Row
+from tests.kit.tables.merge_rows import Row
 
 FILES = ["deduplicate", "sequence-field", "partial-update", "aggregation", "first-row"]
 OURS_DIFFER = {

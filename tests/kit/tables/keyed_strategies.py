@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from tests.fermion_table.merge_rows import KINDS, Row
+from tests.kit.tables.merge_rows import KINDS, Row
 
 TEXTS = ["", "a", "b", "ab", "é", "a\0", "\U0001f600"]
 NUMBERS = st.integers(-2, 5)

@@ -13,8 +13,8 @@ from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.planning.tree_plan import Tree, trees_of
-from tests.fermion_table.keyed_model import merged
-from tests.fermion_table.writing.trees import key_of
+from tests.kit.tables.keyed_model import merged
+from tests.kit.tables.trees import key_of
 
 SCHEMA = pa.schema([("k", pa.int64()), ("p", pa.int64()), ("s", pa.int64()), ("v", pa.int64())])
 KIND = "_kind"

@@ -18,9 +18,9 @@ import pyarrow.types as pat
 import xxhash
 import zstandard
 
-from tests.fermion.independent_crc import crc32c, place_of
-from tests.fermion.independent_records import check_records
-from tests.fermion.independent_trees import Decoder, filler, unpack, unpacked
+from tests.kit.files.independent_crc import crc32c, place_of
+from tests.kit.files.independent_records import check_records
+from tests.kit.files.independent_trees import Decoder, filler, unpack, unpacked
 
 ALL_NULL = 0xFFFF_FFFF
 Slots = list[Any]

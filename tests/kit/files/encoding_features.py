@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from tests.fermion.feature import Feature
+from tests.kit.files.feature import Feature
 
 
 def compact() -> Feature:

@@ -16,11 +16,11 @@ from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.planning.tree_plan import trees_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.keyed_model import merged
-from tests.fermion_table.keyed_strategies import (
+from tests.kit.tables.keyed_model import merged
+from tests.kit.tables.keyed_strategies import (
     Condition,
 )
-from tests.fermion_table.merge_rows import Row
+from tests.kit.tables.merge_rows import Row
 
 Columns = dict[str, tuple[pa.DataType, list[Any]]]
 

@@ -21,7 +21,7 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.partition import partition_columns, split_batch
 from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import TreeWriter
-from tests.fermion_table.merge_rows import Row, batch_of, kinds_of
+from tests.kit.tables.merge_rows import Row, batch_of, kinds_of
 
 
 def put(

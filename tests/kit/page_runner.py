@@ -26,8 +26,8 @@ from typing import Any
 import pytest
 
 import fermion.cli
-from tests.declared_commands import declared_commands
-from tests.documents import PROJECT, Block, blocks
+from tests.kit.declared_commands import declared_commands
+from tests.kit.documents import PROJECT, Block, blocks
 
 RUN = {"python", "sql", "shell"}
 SHOWN = {"text", "json"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib.metadata import EntryPoint
 
-from tests.documents import PROJECT
+from tests.kit.documents import PROJECT
 
 
 def declared_commands(group: str) -> list[EntryPoint]:

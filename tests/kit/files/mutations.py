@@ -3,7 +3,7 @@
 Run as a program it mutates and reads files under a memory limit, in a process of its own, so that
 a crash or a hang is an ordinary failure of the test that started it:
 
-    python -m tests.fermion.mutations FIRST_SEED COUNT
+    python -m tests.kit.files.mutations FIRST_SEED COUNT
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fermion.io.compression import compress, decompress
 from fermion.layout import FOOTER, PAGE_HEADER, Codec
 from fermion.metadata.schema_area import build_schema_area
 from fermion.reading.inspection import describe_file, describe_statistics
-from tests.fermion.feature import Feature
-from tests.fermion.features import FEATURES
-from tests.fermion.file_anatomy import Anatomy, Place, put, repair, schema_area_of, with_tail
+from tests.kit.files.feature import Feature
+from tests.kit.files.features import FEATURES
+from tests.kit.files.file_anatomy import Anatomy, Place, put, repair, schema_area_of, with_tail
 
 MEMORY_BYTES_MAX = 256 * 2**20
 CASE_SECONDS_MAX = 20

@@ -14,8 +14,8 @@ import fsspec
 import pytest
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from tests.fermion_table import s3_servers
-from tests.fermion_table.webhdfs_server import WebHdfsServer
+from tests.kit.tables import s3_servers
+from tests.kit.tables.webhdfs_server import WebHdfsServer
 
 OLD = b"what was here before"
 NAME = "x.fermion"

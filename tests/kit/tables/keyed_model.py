@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fermion_table.schema.key_options import KeyOptions
-from tests.fermion_table.aggregate_model import Row, aggregated, place
-from tests.fermion_table.partial_update_model import updated
+from tests.kit.tables.aggregate_model import Row, aggregated, place
+from tests.kit.tables.partial_update_model import updated
 
 
 def merged(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 README = PROJECT / "README.md"
 BLOCK = re.compile(r"^```python(?P<mark>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)

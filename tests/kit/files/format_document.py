@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).resolve().parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
 
 Row = dict[str, str]
 
