@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.schema.transforms import PartitionTransform
     from fermion_table.storage.store import StorageAccess
     from fermion_table.table.table import Table
-    from fermion_table.writing.settings import WriteSettings
+    from fermion_table.writing.writer_message import WriteSettings
 
 __getattr__ = load_when_asked_for(
     __name__,
@@ -85,7 +85,7 @@ __getattr__ = load_when_asked_for(
         "UnsupportedFeature": "errors",
         "VerifyReport": "checks.verify",
         "VersionNotFound": "errors",
-        "WriteSettings": "writing.settings",
+        "WriteSettings": "writing.writer_message",
         "drop_table": "expiry.drop",
         "lit": "operations.assignments",
         "repair_table": "checks.repair",

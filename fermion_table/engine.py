@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
     from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit
     from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
-    from fermion_table.commit.publisher import SchemaMerge
     from fermion_table.commit.request import CommitMetadata
+    from fermion_table.commit.schema_versions import SchemaMerge
     from fermion_table.compaction.task import (
         CompactionGroup,
         CompactionMessage,
@@ -97,7 +97,7 @@ __getattr__ = load_when_asked_for(
         "PruningStep": "planning.plan",
         "SOURCE": "operations.merge_clauses",
         "SchemaChange": "schema.difference",
-        "SchemaMerge": "commit.publisher",
+        "SchemaMerge": "commit.schema_versions",
         "SchemaUpdate": "schema.update",
         "Split": "planning.split",
         "SplitReader": "reading.split_reader",

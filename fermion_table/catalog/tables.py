@@ -27,7 +27,7 @@ from fermion_table.catalog.table_list import (
 )
 from fermion_table.catalog.walking import NAME_PROPERTY, uuid_of
 from fermion_table.catalog.warehouse import Warehouse
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CommitConflict, CorruptMetadata, TableExists, TableNotFound

@@ -10,9 +10,8 @@ from functools import partial
 import fermion
 from fermion.errors import FermionError
 from fermion_table.checks.verify import Problem, VerifyReport, verify
-from fermion_table.metadata.column_file import schema_holding
 from fermion_table.metadata.history import latest
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, schema_holding
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_branch_names
 from fermion_table.metadata.schema_store import SchemaVersions

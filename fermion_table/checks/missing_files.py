@@ -15,11 +15,10 @@ from typing import Literal
 import msgspec
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import TableError
-from fermion_table.metadata.column_file import fields_by_file
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, fields_by_file
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for

@@ -27,8 +27,8 @@ from fermion_table.checks.missing_files import (
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import list_ids
+from fermion_table.metadata.manifest import data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     live_entries,
     manifests_of,

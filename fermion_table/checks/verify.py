@@ -12,14 +12,15 @@ from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_counts
-from fermion_table.metadata.column_file import check_layouts, problem_beside
 from fermion_table.metadata.history import list_ids
 from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
     ManifestReference,
     as_data_file,
+    check_layouts,
     decode_manifest,
+    problem_beside,
 )
 from fermion_table.metadata.manifest_store import inherited, manifests_of, read_stored
 from fermion_table.metadata.packed_manifest import decode_packed
@@ -33,7 +34,7 @@ from fermion_table.metadata.snapshot import (
     decode_snapshot,
 )
 from fermion_table.storage import json_codec
-from fermion_table.storage.checked_objects import read_hashed
+from fermion_table.storage.json_codec import read_hashed
 from fermion_table.storage.location import location_size
 from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,

@@ -25,13 +25,13 @@ from fermion_table.commit.branch_replay import (
     overlap,
 )
 from fermion_table.commit.branch_schema import SchemaClash, merged_schema, new_ids
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.committed_files import bucket_conflict
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of
 from fermion_table.commit.fit import misfit
-from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitRequest
+from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.errors import CommitConflict
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import latest, walk

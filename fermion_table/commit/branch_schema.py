@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fermion_table.metadata.column_file import Runs, ids_in
-from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.metadata.manifest import Entry, Runs, field_id_runs, ids_in
 from fermion_table.schema.schema import Field, Path, TableSchema
 
 _Value = TypeVar("_Value")

@@ -19,9 +19,8 @@ from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.metadata.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
-from fermion_table.metadata.column_file import ColumnFile
 from fermion_table.metadata.history import load_schema, table_exists
-from fermion_table.metadata.manifest import DeletionVector, Entry
+from fermion_table.metadata.manifest import ColumnFile, DeletionVector, Entry
 from fermion_table.metadata.manifest_store import live_entries, read_stored
 from fermion_table.metadata.references import create_tag, delete_tag, load_tag, snapshot_of
 from fermion_table.metadata.schema_store import load_table_schema
@@ -35,7 +34,7 @@ from fermion_table.metadata.shared_files import (
 )
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.schema import decode_schema
-from fermion_table.storage.checked_objects import check_readable
+from fermion_table.storage.json_codec import check_readable
 from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, unique_name
 from fermion_table.storage.store import AtomicStore

@@ -44,9 +44,8 @@ from fermion_table.errors import (
     TableExists,
 )
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import data_paths_of, paths_of
 from fermion_table.metadata.history import latest, latest_listed, table_exists
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     Located,
     MetadataWriter,
@@ -573,6 +572,75 @@ class Commit:
     def _wait(self) -> None:
         bound = self.options.backoff_s_min * 2 ** min(self.retries, 30)
         time.sleep(random.uniform(0, min(bound, self.options.backoff_s_max)))
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Publishes to one branch of a table.
+
+    Parameters
+    ----------
+    store, branch
+        Where.
+    """
+
+    store: AtomicStore
+    branch: str = MAIN
+
+    def latest(self, known: Snapshot, *, seen_at: float | None = None) -> Snapshot:
+        """The newest snapshot of the table that `known` belongs to.
+
+        Parameters
+        ----------
+        seen_at
+            When, by ``time.monotonic``, `known` was the newest. Soon after, that there is no
+            snapshot file behind it says that it still is: these outlive their data by much longer.
+        """
+        fresh = self.branch == MAIN and CommitOptions().is_fresh(seen_at)
+        if fresh and not self.store.exists(snapshot_path(known.id + 1)):
+            return known
+        newest = latest(self.store, branch=self.branch, start=known.id)
+        refuse_replaced(self.store, known, newest)
+        return newest
+
+    def publish(
+        self,
+        known: Snapshot,
+        plan: Plan,
+        metadata: CommitMetadata,
+        *,
+        looks: bool = True,
+        seen_at: float | None = None,
+    ) -> Published:
+        """Commit what a plan makes of the latest snapshot; made again where others come first.
+
+        Parameters
+        ----------
+        known
+            A snapshot of the table.
+        plan
+            What to commit on a snapshot.
+        metadata
+            Of the commit. An earlier try with the same identity is found even where the plan no
+            longer fits the table.
+        looks
+            Whether to plan on the latest snapshot; else on `known`, which the plan was decided on.
+        seen_at
+            When, by ``time.monotonic``, `known` was the newest, if that is known.
+
+        Raises
+        ------
+        CommitConflict, CommitStateUnknown
+        """
+        return Commit(
+            self.store,
+            plan,
+            branch=self.branch,
+            metadata=metadata,
+            known=known,
+            seen_at=seen_at,
+            looks=looks,
+        ).run()
 
 
 def refuse_replaced(store: AtomicStore, known: Snapshot, newest: Snapshot) -> None:

@@ -15,8 +15,7 @@ from fermion_table.metadata import pointers
 from fermion_table.metadata.history import try_load
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from fermion_table.options import CommitOptions
-from fermion_table.storage.checked_objects import encode_checked, read_hashed
-from fermion_table.storage.json_codec import content_hash
+from fermion_table.storage.json_codec import content_hash, encode_checked, read_hashed
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import (
     AtomicStore,

@@ -11,21 +11,21 @@ import pyarrow as pa
 
 from fermion.display import short_repr
 from fermion_table.argument_checks import described
-from fermion_table.commit.commit import create_table
+from fermion_table.commit.commit import Publisher, create_table
 from fermion_table.commit.committed_files import delete_unpublished, paths_in
 from fermion_table.commit.fit import restated
-from fermion_table.commit.publisher import Publisher, stored_schema
 from fermion_table.commit.request import (
     CommitMetadata,
     CommitRequest,
     NewSchema,
     WrittenFiles,
     recorded,
+    stored_schema,
 )
+from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.keys.key_changes import with_key
-from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import table_exists
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import load_table_schema, reader_features
 from fermion_table.metadata.snapshot import Snapshot
@@ -134,7 +134,7 @@ def replacing_schema(
             time_ms=schema.time_ms,
         )
 
-    changed = publisher.changed_schema(base, [change])  # None: both are without columns
+    changed = changed_schema(publisher.store, base, [change])  # None: both are without columns
     return changed or load_table_schema(publisher.store, base.schema)
 
 

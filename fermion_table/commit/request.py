@@ -20,6 +20,7 @@ from fermion_table.argument_checks import check_identifier, check_optional_text,
 from fermion_table.commit.conflict import Mine, Partitions, Tree
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Producer, SchemaReference, Snapshot
+from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN
 
 RemovedFile = Entry | str
@@ -85,6 +86,11 @@ class NewSchema:
 
     id: int
     data: bytes
+
+
+def stored_schema(schema: TableSchema | None) -> NewSchema | None:
+    """A schema version as a commit takes it."""
+    return None if schema is None else NewSchema(schema.id, encode_schema(schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ import msgspec
 
 from fermion.display import more, shortened
 from fermion.errors import InvalidArgumentError
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.fast_forward import Difference, difference
-from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
+from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.errors import CommitConflict, VersionNotFound
 from fermion_table.metadata.history import load_parent, load_snapshot, until_expiry, walk
 from fermion_table.metadata.manifest import Entry
@@ -315,5 +316,5 @@ def _schema_of(publisher: Publisher, base: Snapshot, target: Snapshot) -> NewSch
             time_ms=schema.time_ms,
         )
 
-    made = publisher.changed_schema(base, [change])
+    made = changed_schema(publisher.store, base, [change])
     return None if made is None else NewSchema(made.id, encode_schema(made))

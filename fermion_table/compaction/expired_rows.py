@@ -17,7 +17,7 @@ from fermion_table.merge_engines.key_groups import Unfoldable
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
-from fermion_table.schema.record_expiry import RecordExpiry
+from fermion_table.schema.key_options import RecordExpiry
 from fermion_table.schema.schema import TableSchema
 from fermion_table.trees.section_reader import KeyedRows
 

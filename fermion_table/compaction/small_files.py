@@ -33,7 +33,7 @@ from fermion_table.schema.sorting import parse_order, sorted_rows
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_writer import DataWriter
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriteSettings
 
 SMALL_FRACTION = 0.7
 """Files below this part of the target size are worth compacting."""

@@ -10,8 +10,7 @@ import msgspec
 from fermion.display import short_repr
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
-from fermion_table.metadata.file_columns import paths_of
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.snapshot import Producer
 from fermion_table.storage.store import AtomicStore
 

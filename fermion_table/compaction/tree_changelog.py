@@ -29,7 +29,7 @@ from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.changelog_writer import ChangelogWriter, Changes
-from fermion_table.writing.partition import partition_of
+from fermion_table.writing.incoming_rows import partition_of
 
 
 @dataclass(frozen=True, slots=True)

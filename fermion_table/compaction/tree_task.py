@@ -36,9 +36,9 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.trees.section_reader import KeyedRows, merged_rows
 from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.deletions import without_nulls
-from fermion_table.writing.partition import partition_of
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import partition_of
 from fermion_table.writing.tree_writer import RunBatch, TreeWriter
+from fermion_table.writing.writer_message import WriteSettings
 
 AHEAD_BYTES_MIN = 16 * MIB
 """Of files this large together the next rows are merged while some are written."""

@@ -27,8 +27,8 @@ from fermion_table.expiry.reachable import (
     live_objects,
 )
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
+from fermion_table.metadata.manifest import paths_of
 from fermion_table.metadata.manifest_store import changelog_entries, manifests_of, removed_entries
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,

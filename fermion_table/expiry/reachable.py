@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
-from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import latest_listed, load_snapshot, walk
-from fermion_table.metadata.manifest import Entry, ManifestReference
+from fermion_table.metadata.manifest import Entry, ManifestReference, paths_of
 from fermion_table.metadata.manifest_store import (
     changelog_entries,
     live_ordinals,

@@ -23,14 +23,18 @@ from fermion_table.keys.field_settings import (
 from fermion_table.merge_engines.engine import MergeEngine
 from fermion_table.merge_engines.registry import ENGINES, engine_named
 from fermion_table.schema.key_encoding import check_key_type
-from fermion_table.schema.key_options import STOP_RUNS, CompactionSettings, KeyOptions
+from fermion_table.schema.key_options import (
+    STOP_RUNS,
+    CompactionSettings,
+    KeyOptions,
+    record_expiry,
+)
 from fermion_table.schema.properties import (
     NUMBER_MAX,
     ChangelogProducer,
     KeySettings,
     check_no_repeats,
 )
-from fermion_table.schema.record_expiry import record_expiry
 
 
 def parse_key_options(

@@ -21,8 +21,7 @@ from fermion.engine import one_batch, take_batch_rows
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES, LOOKUP_ROWS_BYTES
-from fermion_table.planning.file_plan import FilePlan, ReadRequest
-from fermion_table.planning.split import FileSplit
+from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest
 from fermion_table.reading.split_reader import SplitReader, Uncounted
 from fermion_table.trees.sorted_keys import Keys
 

@@ -27,8 +27,7 @@ from fermion.remote import TIMEOUT_S, ask, connect, deadline
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.storage.cache import shared_cache
-from fermion_table.storage.checked_objects import check_readable
-from fermion_table.storage.json_codec import content_hash
+from fermion_table.storage.json_codec import check_readable, content_hash
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import deletion_path, unique_name
 from fermion_table.storage.store import AtomicStore

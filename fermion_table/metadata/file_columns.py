@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.metadata.column_file import Layout
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, Layout, paths_of
 
 Partition = tuple[Any, ...]
 
@@ -182,21 +181,6 @@ class ListedFiles:
     def paths(self, ordinals: np.ndarray) -> pa.Array:
         """See `FileColumns`."""
         return pa.array(chain.from_iterable(map(paths_of, self.entries(ordinals))), pa.string())
-
-
-def paths_of(entry: Entry) -> dict[str, int]:
-    """The files of an entry that lie in this table, with their sizes."""
-    paths = data_paths_of(entry)
-    if entry.deletion_vector is not None:
-        paths[entry.deletion_vector.path] = entry.deletion_vector.size
-    return paths
-
-
-def data_paths_of(entry: Entry) -> dict[str, int]:
-    """The data file and the column files of an entry that lie in this table, with their sizes."""
-    paths = {entry.path: entry.size} if entry.path else {}
-    paths.update({each.path: each.size for each in entry.column_files if each.path})
-    return paths
 
 
 def numbers_of(values: Sequence[int | None]) -> Numbers:

@@ -36,7 +36,7 @@ from fermion_table.metadata.snapshot import (
 from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
-from fermion_table.storage.checked_objects import read_decoded
+from fermion_table.storage.json_codec import read_decoded
 from fermion_table.storage.location import is_file
 from fermion_table.storage.paths import (
     MAIN,

@@ -38,7 +38,7 @@ from fermion_table.options import (
 from fermion_table.schema.schema import decode_schema
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
-from fermion_table.storage.checked_objects import check_readable, read_hashed
+from fermion_table.storage.json_codec import check_readable, read_hashed
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import manifest_index_path, manifest_path, schema_path, unique_name
 from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, access_of

@@ -41,7 +41,6 @@ import fermion
 from fermion.errors import FermionError
 from fermion.forks import cached_property
 from fermion_table.errors import CorruptMetadata
-from fermion_table.metadata.column_file import ColumnFile, Layout, layout_of
 from fermion_table.metadata.file_columns import (
     BATCH_BOUNDS,
     NUMBERS,
@@ -54,10 +53,13 @@ from fermion_table.metadata.file_columns import (
 )
 from fermion_table.metadata.manifest import (
     BatchRange,
+    ColumnFile,
     DeletionVector,
     Entry,
     FieldStatistics,
+    Layout,
     ManifestReference,
+    layout_of,
 )
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.json_codec import decoder

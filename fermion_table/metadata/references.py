@@ -29,7 +29,7 @@ from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
 from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.storage import json_codec
-from fermion_table.storage.checked_objects import encode_checked, read_decoded, read_hashed
+from fermion_table.storage.json_codec import encode_checked, read_decoded, read_hashed
 from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,
     MAIN,

@@ -25,7 +25,7 @@ from fermion.remote import redacted
 from fermion_table.errors import CorruptMetadata, UnsafeStorage
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import decode_snapshot
-from fermion_table.storage.checked_objects import read_decoded
+from fermion_table.storage.json_codec import read_decoded
 from fermion_table.storage.paths import (
     DATA_DIRECTORY,
     DELETION_DIRECTORY,

@@ -12,13 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit.publisher import Publisher, stored_schema
-from fermion_table.commit.request import CommitMetadata, CommitRequest
+from fermion_table.commit.commit import Publisher
+from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.errors import CommitConflict
-from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
-from fermion_table.metadata.file_columns import paths_of
 from fermion_table.metadata.history import until_expiry
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import COLUMN_FILES_LIMIT, Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import COLUMN_FILES, Snapshot

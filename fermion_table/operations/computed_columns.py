@@ -21,11 +21,11 @@ import pyarrow as pa
 from fermion.arguments import first_repeated
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.commit.schema_versions import evolved_schema
 from fermion_table.errors import ColumnFunctionError, CommitConflict
-from fermion_table.metadata.column_file import ids_in
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, ids_in
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
@@ -166,7 +166,7 @@ class ComputedColumns(ColumnChange):
         if self._resumed is not None and self._is_first:
             self._take(self._resumed, base)
         self._is_first = False
-        return self.publisher.evolved_schema(base, merge_columns(current, self._columns))
+        return evolved_schema(self.publisher.store, base, merge_columns(current, self._columns))
 
     def made_for(
         self, base: Snapshot, schemas: SchemaVersions, schema: TableSchema, entries: list[Entry]

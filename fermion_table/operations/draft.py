@@ -29,7 +29,7 @@ from fermion_table.metadata.deletion_vector import (
     write_vectors,
 )
 from fermion_table.metadata.history import until_expiry
-from fermion_table.metadata.manifest import Entry, Source
+from fermion_table.metadata.manifest import DeletionVector, Entry, Source
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
@@ -44,7 +44,7 @@ from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore, access_of
 from fermion_table.writing.make_writer import TableWriter, make_writer
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriteSettings
 
 REWRITE_DELETED_FRACTION = 0.5
 """A file of whose rows more than this part is deleted is written again without them."""
@@ -327,10 +327,8 @@ class Draft:
 
         Changelog files are among the added.
         """
-        num_rows = {file: self._marked[file].rows for file in self.deleted}
-        vectors = write_vectors(self.store, self.deleted, num_rows, self.written)
         added, removed = dict(self.added), dict(self.removed)
-        for file, vector in vectors.items():
+        for file, vector in self._vectors().items():
             entry = self._marked[file]
             if file not in added:
                 removed[file] = entry
@@ -338,6 +336,13 @@ class Draft:
                 entry, deletion_vector=vector, delete_rows=vector.rows
             )
         return [*added.values(), *(self.changelog or ())], list(removed.values())
+
+    def _vectors(self) -> dict[str, DeletionVector]:
+        """The vectors of files with rows to delete, stored, by file."""
+        if not self.deleted:
+            return {}
+        num_rows = {file: self._marked[file].rows for file in self.deleted}
+        return write_vectors(self.store, self.deleted, num_rows, self.written)
 
     def scan(self, chosen: TableFilter | None) -> Scan:
         """The rows that a filter selects, merged by key where the table has one."""

@@ -13,8 +13,9 @@ from fermion.arguments import first_repeated
 from fermion.engine import one_batch, read_all, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import RowRanges
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.commit.schema_versions import evolved_schema
 from fermion_table.errors import SchemaMismatch
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import SchemaVersions
@@ -102,7 +103,7 @@ class FilledColumns(ColumnChange):
         current = SchemaVersions(self.store, base).current
         check_fillable(current, self._names, self.action, self.store.location)
         new = [self._rows.schema.field(name) for name in self._names if name not in current.by_name]
-        return self.publisher.evolved_schema(base, merge_columns(current, pa.schema(new)))
+        return evolved_schema(self.publisher.store, base, merge_columns(current, pa.schema(new)))
 
     def made_for(
         self, base: Snapshot, schemas: SchemaVersions, schema: TableSchema, entries: list[Entry]

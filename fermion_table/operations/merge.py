@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from fermion.engine import one_batch, take_batch_rows
 from fermion.predicate import RowRanges
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.conflict import Partitions
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot
@@ -124,7 +125,9 @@ class Merge:
         if unread:
             added = pa.schema([self.source.schema.field(name) for name in unread])
             changes = merge_columns(draft.schema, added)
-            draft.take_schema(self.publisher.changed_schema(draft.base, changes) or draft.schema)
+            draft.take_schema(
+                changed_schema(self.publisher.store, draft.base, changes) or draft.schema
+            )
 
 
 def _merge_files(draft: Draft, merge: BoundMerge) -> MergeCounts:

@@ -11,9 +11,10 @@ import pyarrow as pa
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_bool, check_kind
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
-from fermion_table.commit.publisher import Publisher, SchemaMerge
+from fermion_table.commit.schema_versions import SchemaMerge, evolved_schema
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.schema_store import load_table_schema
@@ -190,7 +191,7 @@ class MergingAddition(_NewFiles):
             draft.add(self.entries)
             return
         changes = merge_columns(draft.schema, self.merge.data)
-        schema = self.publisher.evolved_schema(draft.base, changes) or draft.schema
+        schema = evolved_schema(self.publisher.store, draft.base, changes) or draft.schema
         draft.take_schema(schema)
         known = load_table_schema(draft.store, self.merge.base.schema)
         entries = restated(

@@ -14,21 +14,22 @@ import pyarrow as pa
 from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.committed_files import delete_unpublished, paths_in, written_files
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
-from fermion_table.commit.publisher import Publisher, SchemaMerge, stored_schema
 from fermion_table.commit.request import (
     CommitMetadata,
     CommitRequest,
     WrittenFiles,
     numbered_in_order,
     recorded,
+    stored_schema,
 )
+from fermion_table.commit.schema_versions import SchemaMerge, merged_schema
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
-from fermion_table.metadata.file_columns import paths_of
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
 from fermion_table.operations.assignments import Assignment
@@ -401,7 +402,7 @@ class Statement(Transaction):
         self._enter()
         reader = record_batch_reader(data)
         columns = [field for field in reader.schema if field.name != change_type]
-        merge = self._publisher.plan_merge(self._draft.base, pa.schema(columns))
+        merge = merged_schema(self._publisher.store, self._draft.base, pa.schema(columns))
         with self._draft.writer(schema=merge.schema) as writer:
             write_changes(writer, reader, change_type, copy=not is_in_memory(data))
             (message,) = writer.prepare_commit()

@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from fermion.predicate import Column
 from fermion_table.errors import ColumnFunctionError, SchemaMismatch
-from fermion_table.metadata.column_file import COLUMN_FILES_LIMIT
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import COLUMN_FILES_LIMIT, Entry
 from fermion_table.operations.assignments import Assignment, evaluated
 from fermion_table.operations.column_task import ColumnTask
 from fermion_table.operations.draft import Draft, Matched

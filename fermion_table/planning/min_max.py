@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fermion_table.metadata.column_file import schema_holding
-from fermion_table.metadata.manifest import Entry, FieldStatistics
+from fermion_table.metadata.manifest import Entry, FieldStatistics, schema_holding
 from fermion_table.planning.filters import same_ids
 from fermion_table.schema.schema import Field, TableSchema
 

@@ -19,9 +19,8 @@ from fermion.display import short_repr
 from fermion.engine import EXACT_FLAGS
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
-from fermion_table.metadata.column_file import Layout, schema_holding
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
-from fermion_table.metadata.manifest import Entry, ManifestReference
+from fermion_table.metadata.manifest import Entry, Layout, ManifestReference, schema_holding
 from fermion_table.metadata.manifest_store import (
     inherited,
     live_ordinals,

@@ -12,9 +12,8 @@ import pyarrow as pa
 from fermion.predicate import RowRanges, candidate_names
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
-from fermion_table.planning.file_plan import ReadRequest
 from fermion_table.planning.filters import TableFilter, conjunction
-from fermion_table.planning.split import FileSplit
+from fermion_table.planning.split import FileSplit, ReadRequest
 from fermion_table.reading.shared_file import FileAtHand, SharingReader
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import KEY_COLUMN, free_name

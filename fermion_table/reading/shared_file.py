@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 
 import fermion
-from fermion_table.planning.file_plan import ReadRequest
-from fermion_table.planning.split import FileSplit
+from fermion_table.planning.split import FileSplit, ReadRequest
 from fermion_table.reading.split_reader import IoTotals, SplitReader, Uncounted
 
 

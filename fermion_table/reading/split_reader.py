@@ -23,9 +23,8 @@ from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
-from fermion_table.planning.file_plan import FilePlan, ReadRequest, plan_file
 from fermion_table.planning.filters import selected
-from fermion_table.planning.split import FileSplit, Split
+from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest, Split, plan_file
 from fermion_table.reading.batch_stream import batches_left
 from fermion_table.schema.conversion import convert_batch, empty_columns
 

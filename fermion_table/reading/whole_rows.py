@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.column_file import check_layouts
-from fermion_table.metadata.manifest import Entry
-from fermion_table.planning.file_plan import ReadRequest
+from fermion_table.metadata.manifest import Entry, check_layouts
+from fermion_table.planning.split import ReadRequest
 from fermion_table.reading.batch_stream import whole_batches
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema

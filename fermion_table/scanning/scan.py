@@ -23,12 +23,10 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
 from fermion_table.merging.primary_key import PrimaryKey, scanned_key
-from fermion_table.metadata.column_file import Layout, check_layouts
 from fermion_table.metadata.history import expiry_guard, until_expiry
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, Layout, check_layouts
 from fermion_table.metadata.schema_store import KeptVersions
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.planning.file_plan import BATCH_ROWS, ReadRequest
 from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
 from fermion_table.planning.min_max import MinMax, add_exact_bounds
 from fermion_table.planning.plan import (
@@ -38,7 +36,7 @@ from fermion_table.planning.plan import (
     files_that_must_match,
     prune_manifests,
 )
-from fermion_table.planning.split import FileSplit, Split, first_rows
+from fermion_table.planning.split import BATCH_ROWS, FileSplit, ReadRequest, Split, first_rows
 from fermion_table.planning.tree_plan import TreePlan, plan_trees
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader

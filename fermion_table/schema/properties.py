@@ -40,6 +40,8 @@ _MILLISECONDS = {
 }
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
+TIME_FIELD = "record_level.time_field"
+
 
 def parse_size(size: int | str, parameter: str = "") -> int:
     """Bytes from a number or a text such as ``256MB`` (powers of 1024).
@@ -460,6 +462,14 @@ def plain_name(name: str) -> str:
         column, last = rest.rsplit(".", 1)
         return f"{first}.{column}.{last.replace('-', '_')}"
     return name.replace("-", "_")
+
+
+def time_field(properties: Mapping[str, str]) -> str | None:
+    """The column by which rows expire, of settings that were checked before."""
+    for name, value in properties.items():
+        if plain_name(name) == TIME_FIELD:
+            return value
+    return None
 
 
 def spelled_columns(properties: Mapping[str, str], spelled: Callable[[str], str]) -> dict[str, str]:

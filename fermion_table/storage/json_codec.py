@@ -1,14 +1,19 @@
-"""JSON as the table layer spells it: msgspec, zstd above 64 KB, BLAKE2b.
+"""Metadata objects: JSON by msgspec, zstd above 64 KB, BLAKE2b, checked when read and stored.
 
 Unknown keys are ignored by `decode`. `decode_keeping` collects them in the field `unknown` of
 each struct that has one, and `encode` puts them back at their level, so an object that is
 written again loses nothing that a newer version added.
+
+Bytes that are not what was stored are read once more, as a storage or the network may have sent
+them wrong; what is still wrong is damaged. An object that the reader's own code does not decode is
+not stored.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -16,8 +21,10 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import msgspec
 import zstandard
 
+from fermion.errors import FermionError
 from fermion.forks import Lock
-from fermion_table.errors import CorruptMetadata
+from fermion_table.errors import CorruptMetadata, UnreadableMetadata
+from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, in_time
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 DECODED_BYTES_MAX = 1 << 30
@@ -216,3 +223,85 @@ def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
         found = (_struct_in(argument) for argument in get_args(hint))
         return next((struct for struct in found if struct is not None), None)
     return None
+
+
+T = TypeVar("T")
+
+
+def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) -> T:
+    """What is decoded of an object, which is read again where it is corrupt.
+
+    Raises
+    ------
+    CorruptMetadata
+        It is corrupt at the second time, too.
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    with in_time(store):
+        try:
+            return decode(store.read(path))
+        except CorruptMetadata:
+            return decode(store.read(path))
+
+
+def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_BYTES_MAX) -> bytes:
+    """The bytes of an object, which is read again where they have not the hash expected.
+
+    The caller checks the hash: in a slot another snapshot may be right.
+
+    Raises
+    ------
+    FileNotFoundError, OSError
+        As `AtomicStore.read`.
+    """
+    with in_time(store):
+        data = store.read(path, stop)
+        return data if content_hash(data) == hash else store.read(path, stop)
+
+
+_Checked = TypeVar("_Checked")
+
+
+def encode_checked(
+    encode: Callable[[], bytes], path: str, decode: Callable[[bytes, str], _Checked]
+) -> tuple[bytes, _Checked]:
+    """The bytes of an object that is about to be stored, and what the reader makes of them.
+
+    Parameters
+    ----------
+    encode
+        Makes the bytes.
+    path
+        Where they are to be stored.
+    decode
+        The reader's function; it is given the bytes and the path.
+
+    Raises
+    ------
+    UnreadableMetadata
+        It can't be encoded, or the reader refuses the bytes.
+    """
+    try:
+        data = encode()
+    except (FermionError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UnreadableMetadata(f"{path}: not stored, as it has no JSON: {error}") from error
+    return data, check_readable(data, path, decode)
+
+
+def check_readable(data: bytes, path: str, decode: Callable[[bytes, str], _Checked]) -> _Checked:
+    """What the reader makes of bytes that are about to be stored; parameters as above.
+
+    Raises
+    ------
+    UnreadableMetadata
+        The reader refuses them.
+    """
+    try:
+        if len(data) > METADATA_BYTES_MAX:
+            raise CorruptMetadata(path, f"at most {METADATA_BYTES_MAX} bytes", f"{len(data)}")
+        return decode(data, path)
+    except (FermionError, UnicodeError, RecursionError) as error:
+        raise UnreadableMetadata(
+            f"{path}: not stored, as this version could not read it again: {error}"
+        ) from error

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
-from fermion_table.commit.publisher import SchemaMerge
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.commit.schema_versions import SchemaMerge, merged_schema
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.draft import Draft, FindingCache
 from fermion_table.operations.transaction import Statement
@@ -18,8 +18,7 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer
-from fermion_table.writing.settings import WriteSettings
-from fermion_table.writing.writer_message import WriterMessage
+from fermion_table.writing.writer_message import WriterMessage, WriteSettings
 
 
 def append(
@@ -169,7 +168,7 @@ def plan_merge(self: HasState, data: pa.Schema) -> SchemaMerge:
     check_kind(data, pa.Schema, "data")
     state = self._state
     state.check_writable()
-    return state.publisher.plan_merge(state.refresh(), data)
+    return merged_schema(state.publisher.store, state.refresh(), data)
 
 
 def commit(

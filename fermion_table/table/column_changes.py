@@ -22,7 +22,7 @@ from fermion_table.operations.computed_columns import (
     check_new_columns,
 )
 from fermion_table.operations.filled_columns import FilledColumns, Unmatched
-from fermion_table.planning.file_plan import BATCH_ROWS
+from fermion_table.planning.split import BATCH_ROWS
 from fermion_table.schema.schema import PathLike
 from fermion_table.schema.selection import ROW_ID, select_columns
 from fermion_table.table.state import HasState

@@ -16,6 +16,7 @@ from fermion_table.argument_checks import (
     check_texts,
 )
 from fermion_table.commit.request import CommitMetadata
+from fermion_table.commit.schema_versions import change_schema
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema import changes
@@ -37,7 +38,7 @@ def update_schema(self: HasState, *, message: str | None = None) -> SchemaUpdate
             values.snapshot = snapshot
             return changes
 
-        state.move_to(state.publisher.change_schema(state.snapshot, changes_for, metadata))
+        state.move_to(change_schema(state.publisher, state.snapshot, changes_for, metadata))
 
     return SchemaUpdate(state.schema, publish, values.have_nulls, values.exceed)
 

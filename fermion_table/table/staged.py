@@ -19,8 +19,8 @@ from fermion.display import short_repr
 from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_kind, check_kinds, described
+from fermion_table.commit.commit import Publisher
 from fermion_table.commit.committed_files import discard_messages, written_files
-from fermion_table.commit.publisher import Publisher
 from fermion_table.commit.replacement import (
     NewRows,
     TableDefinition,
@@ -43,8 +43,7 @@ from fermion_table.table.appending import appending
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import TableState
 from fermion_table.writing.make_writer import TableWriter, make_writer
-from fermion_table.writing.settings import WriteSettings
-from fermion_table.writing.writer_message import WriterMessage
+from fermion_table.writing.writer_message import WriterMessage, WriteSettings
 
 StageMode = Literal["create", "replace", "create_or_replace"]
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Publisher
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference

@@ -18,8 +18,7 @@ from fermion.engine import drop_batch_rows
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
-from fermion_table.planning.file_plan import ReadRequest
-from fermion_table.planning.split import FileSplit
+from fermion_table.planning.split import FileSplit, ReadRequest
 from fermion_table.reading.run_reader import Runs, key_filter, key_of
 from fermion_table.reading.shared_file import FileAtHand, SharingReader
 from fermion_table.reading.split_reader import SplitReader

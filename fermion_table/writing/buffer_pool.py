@@ -16,7 +16,7 @@ from sortedcontainers import SortedKeyList
 
 from fermion.forks import Lock, process
 from fermion_table.schema.properties import parse_size
-from fermion_table.writing.partition import Partition
+from fermion_table.writing.incoming_rows import Partition
 
 COLUMN_BYTES = 128
 """What a column of a batch takes beside its values, about."""

@@ -14,9 +14,9 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_files import DataFiles, OpenFile
-from fermion_table.writing.partition import Partition
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import Partition
 from fermion_table.writing.tree_writer import KIND_FIELD
+from fermion_table.writing.writer_message import WriteSettings
 
 Changes = tuple[pa.RecordBatch, np.ndarray | None]
 """Rows with all of the table's columns, and their kinds; None: all are insertions."""

@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import pyarrow as pa
 
-from fermion_table.metadata.column_file import ColumnFile, fields_by_file, schema_holding
-from fermion_table.metadata.manifest import Entry, field_id_runs
+from fermion_table.metadata.manifest import (
+    ColumnFile,
+    Entry,
+    field_id_runs,
+    fields_by_file,
+    schema_holding,
+)
 from fermion_table.reading.batch_stream import WholeBatch
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles, statistics_fields
-from fermion_table.writing.partition import UNPARTITIONED
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import UNPARTITIONED
+from fermion_table.writing.writer_message import WriteSettings
 
 
 def schema_of_columns(schema: TableSchema, names: Sequence[str]) -> TableSchema:

@@ -20,14 +20,13 @@ from fermion_table.metadata.manifest import (
     field_id_runs,
 )
 from fermion_table.moments import now_ms
-from fermion_table.schema.properties import STATISTICS_COLUMNS_MAX, parse_properties
-from fermion_table.schema.record_expiry import time_field
+from fermion_table.schema.properties import STATISTICS_COLUMNS_MAX, parse_properties, time_field
 from fermion_table.schema.schema import Field, Path, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import data_path, unique_name
 from fermion_table.storage.store import is_durable
-from fermion_table.writing.partition import Partition
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import Partition
+from fermion_table.writing.writer_message import WriteSettings
 
 
 class EntryMaker:

@@ -25,10 +25,14 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_files import DataFiles, OpenFile
-from fermion_table.writing.incoming_rows import IncomingRows
-from fermion_table.writing.partition import UNPARTITIONED, Partition, partition_columns, split_batch
-from fermion_table.writing.settings import WriteSettings
-from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
+from fermion_table.writing.incoming_rows import (
+    UNPARTITIONED,
+    IncomingRows,
+    Partition,
+    partition_columns,
+    split_batch,
+)
+from fermion_table.writing.writer_message import Origin, WriterMessage, WriteSettings, aborted
 
 
 class WriteBuffer:

@@ -31,12 +31,10 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
 from fermion_table.writing.changelog_writer import ChangelogWriter
-from fermion_table.writing.incoming_rows import IncomingRows
-from fermion_table.writing.partition import partition_columns, split_batch
+from fermion_table.writing.incoming_rows import IncomingRows, partition_columns, split_batch
 from fermion_table.writing.run_folding import sorted_run, split_kinds
-from fermion_table.writing.settings import WriteSettings
 from fermion_table.writing.tree_writer import KIND_FIELD, TreeWriter
-from fermion_table.writing.writer_message import Origin, WriterMessage, aborted
+from fermion_table.writing.writer_message import Origin, WriterMessage, WriteSettings, aborted
 
 SHARE_MAX = 4
 """A batch with more than the pool's bytes divided by this is added in parts."""

@@ -13,7 +13,7 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.data_writer import DataWriter
 from fermion_table.writing.key_writer import KeyWriter
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriteSettings
 
 TableWriter = DataWriter | KeyWriter
 """What writes the files of a table: of one with a primary key a `KeyWriter`."""

@@ -25,8 +25,8 @@ from fermion_table.options import MIB
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_files import DataFiles, OpenFile
-from fermion_table.writing.partition import Partition
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import Partition
+from fermion_table.writing.writer_message import WriteSettings
 
 RunBatch = tuple[pa.RecordBatch, pa.Array, np.ndarray | None]
 """Rows in the order of their keys, their keys (`PrimaryKey.tree_keys`), and their kinds."""

@@ -12,9 +12,9 @@ from fermion_table import CommitConflict
 from fermion_table.checks.verify import verify
 from fermion_table.commit import restore
 from fermion_table.commit.clone import clone_table
-from fermion_table.commit.commit import Commit, commit, create_table
-from fermion_table.commit.publisher import Publisher
+from fermion_table.commit.commit import Commit, Publisher, commit, create_table
 from fermion_table.commit.request import CommitRequest, NewSchema
+from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.metadata.history import latest, load_snapshot, table_exists
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_tags
@@ -34,7 +34,8 @@ def store() -> MemoryStore:
     append(store, "a")
     append(store, "b")
     publisher = Publisher(store)
-    wider = publisher.changed_schema(
+    wider = changed_schema(
+        publisher.store,
         latest(store),
         [lambda schema: msgspec.structs.replace(schema, properties={"target_file_size": "1MB"})],
     )
@@ -132,8 +133,10 @@ def test_a_restore_is_computed_again_where_another_commit_came_first(
     def late(self: Commit, *given: Any) -> Snapshot | None:
         monkeypatch.setattr(Commit, "_publish", real)
         append(store, "d", schema_id=1)
-        changed = Publisher(store).changed_schema(
-            latest(store), [lambda schema: msgspec.structs.replace(schema, properties={"x": "y"})]
+        changed = changed_schema(
+            store,
+            latest(store),
+            [lambda schema: msgspec.structs.replace(schema, properties={"x": "y"})],
         )
         assert changed is not None
         new = NewSchema(changed.id, encode_schema(changed))

@@ -14,7 +14,7 @@ from fermion.columns import filled
 from fermion.columns.filled import check_filled, filled_bytes
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.planning import file_plan
+from fermion_table.planning import split
 from fermion_table.schema import changes
 
 WIDEST = 2**31 - 1
@@ -87,7 +87,7 @@ def test_batches_have_fewer_rows_where_what_files_lack_is_wide(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nulls, defaults, and fields of structs count together; narrow ones change nothing."""
-    monkeypatch.setattr(file_plan, "FILLED_BATCH_BYTES", 2**20)
+    monkeypatch.setattr(split, "FILLED_BATCH_BYTES", 2**20)
     schema = pa.schema([("a", pa.int64()), ("s", pa.struct([("x", pa.int64())]))])
     table = Table.create(tmp_path / "t", schema, durability="fast")
     table.append({"a": list(range(3000)), "s": [{"x": 1}] * 3000})

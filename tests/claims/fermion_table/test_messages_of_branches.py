@@ -55,7 +55,7 @@ COMMITS: dict[str, Callable] = {
 
 def test_files_of_a_schema_made_in_the_same_millisecond_are_refused(table_path, monkeypatch):
     """Times do not tell schemas apart."""
-    monkeypatch.setattr("fermion_table.commit.publisher.now_ms", lambda: 1_800_000_000_000)
+    monkeypatch.setattr("fermion_table.commit.schema_versions.now_ms", lambda: 1_800_000_000_000)
     test_files_of_another_branchs_schema_of_the_same_id_are_refused(
         "main", "dev", "commit", with_branch(table_path)
     )

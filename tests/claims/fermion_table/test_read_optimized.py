@@ -12,7 +12,7 @@ from fermion_table import Table
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitRequest
 from fermion_table.storage.owned_files import OwnedFiles
-from fermion_table.writing.partition import UNPARTITIONED
+from fermion_table.writing.incoming_rows import UNPARTITIONED
 from fermion_table.writing.tree_writer import TreeWriter
 from tests.kit.tables.trees import SCHEMA, key_of, keyed_table
 

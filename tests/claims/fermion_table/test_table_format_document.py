@@ -18,7 +18,7 @@ from fermion_table import options
 from fermion_table.commit import clone as table_clone
 from fermion_table.commit.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
 from fermion_table.commit.fast_forward import HEAD_PROPERTY
-from fermion_table.metadata import column_file, deletion_vector, manifest, references, snapshot
+from fermion_table.metadata import deletion_vector, manifest, references, snapshot
 from fermion_table.metadata.snapshot import SchemaReference, decode_snapshot, encode_snapshot
 from fermion_table.schema import properties, schema, transforms
 from fermion_table.storage import json_codec, paths
@@ -210,7 +210,7 @@ def test_limits_are_documented() -> None:
             snapshot.SNAPSHOT_ENTRIES_MAX
         ),
         "deletion vector, bytes": deletion_vector.VECTOR_BYTES_MAX,
-        "column files of an entry": column_file.COLUMN_FILES_LIMIT,
+        "column files of an entry": manifest.COLUMN_FILES_LIMIT,
     }
     assert storage.METADATA_BYTES_MAX == json_codec.DECODED_BYTES_MAX
     paths.check_name("n" * 128, "tag")

@@ -22,8 +22,7 @@ from fermion_table.commit.branch_schema import merged_schema, new_ids
 from fermion_table.merge_engines.aggregation import Aggregation
 from fermion_table.merge_engines.key_groups import group_rows
 from fermion_table.merge_engines.partial_update import PartialUpdate
-from fermion_table.metadata.column_file import ColumnFile, fields_by_file
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import ColumnFile, Entry, fields_by_file
 from fermion_table.operations.assignments import assigned
 from fermion_table.operations.merge_clauses import (
     Clause,

@@ -20,7 +20,7 @@ from fermion_table.compaction.task import compact_group
 from fermion_table.errors import UnsupportedFeature
 from fermion_table.metadata.manifest_store import changelog_entries
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.writer_message import WriteSettings
 from tests.kit.tables.keyed_strategies import ENGINES, VALUES, Engine
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("s", pa.string())])

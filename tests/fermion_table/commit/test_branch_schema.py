@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion_table import CommitConflict, Table
+from fermion_table.commit import commit
 from fermion_table.commit import commit as commit_module
-from fermion_table.commit import publisher
 from fermion_table.commit.branch_schema import SchemaClash, merged_schema, new_ids
 from fermion_table.options import CommitOptions
 from fermion_table.schema.from_arrow import schema_from_arrow
@@ -337,7 +337,7 @@ def test_a_merge_that_others_overtake_is_named_and_can_be_tried_again(
     hasty = partial(commit_module.Commit, options=CommitOptions(timeout_s=0))
     with monkeypatch.context() as patch:
         patch.setattr(commit_module, "create_snapshot_file", lambda *given: lost)
-        patch.setattr(publisher, "Commit", hasty)
+        patch.setattr(commit, "Commit", hasty)
         with pytest.raises(
             CommitConflict, match=r"merge of branch 'dev': 1 attempts .*; try again"
         ):

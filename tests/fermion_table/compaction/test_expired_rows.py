@@ -11,7 +11,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.schema.record_expiry import RecordExpiry
+from fermion_table.schema.key_options import RecordExpiry
 from tests.kit.tables.engines import ENGINES, rows_for
 from tests.kit.tables.runs import (
     entries,

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from fermion_table.expiry.reachable import LiveObjects
-from fermion_table.metadata.file_columns import paths_of
-from fermion_table.metadata.manifest import DeletionVector, Entry, reference_to
+from fermion_table.metadata.manifest import DeletionVector, Entry, paths_of, reference_to
 from fermion_table.metadata.manifest_store import MetadataWriter
 from fermion_table.metadata.packed_manifest import PackedFiles
 from tests.kit.stores import MemoryStore, made_up_entry

@@ -184,7 +184,7 @@ def test_a_question_about_two_columns_makes_no_arrow_fields_of_the_others(table_
     for module in (
         "planning.filters",
         "planning.plan",
-        "planning.file_plan",
+        "planning.split",
         "schema.conversion",
     ):
         monkeypatch.setattr(f"fermion_table.{module}.field_to_arrow", counting)

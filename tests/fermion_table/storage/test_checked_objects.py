@@ -10,8 +10,7 @@ import pytest
 from fermion import col
 from fermion_table import CorruptMetadata, Table
 from fermion_table.storage import cache as metadata_cache
-from fermion_table.storage.checked_objects import read_decoded, read_hashed
-from fermion_table.storage.json_codec import content_hash
+from fermion_table.storage.json_codec import content_hash, read_decoded, read_hashed
 from fermion_table.storage.local import LocalStore
 
 

@@ -18,7 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table, WriteSettings
 from fermion_table.engine import BufferPool
 from fermion_table.writing.buffer_pool import Buffer, Tree
-from fermion_table.writing.partition import UNPARTITIONED
+from fermion_table.writing.incoming_rows import UNPARTITIONED
 from tests.kit.tables.trees import data_files, entries_of, keyed_table, rows_of
 
 SCHEMA = pa.schema([("p", pa.string()), ("k", pa.int64()), ("v", pa.string())])

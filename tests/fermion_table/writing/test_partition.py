@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fermion_table import Table
 from fermion_table.schema.value_codec import has_plain_json
-from fermion_table.writing.partition import PartitionColumn, split_batch
+from fermion_table.writing.incoming_rows import PartitionColumn, split_batch
 from tests.kit.strategies import random_array, scalar_types
 
 VALUES = {

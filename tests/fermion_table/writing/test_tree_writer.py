@@ -19,9 +19,9 @@ from fermion.errors import InvalidArgumentError
 from fermion.reading.inspection import describe_statistics
 from fermion_table import Table
 from fermion_table.storage.owned_files import OwnedFiles
-from fermion_table.writing.partition import UNPARTITIONED, Partition
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import UNPARTITIONED, Partition
 from fermion_table.writing.tree_writer import TreeWriter
+from fermion_table.writing.writer_message import WriteSettings
 from tests.kit.tables.trees import (
     KIND,
     data_files,

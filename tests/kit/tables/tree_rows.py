@@ -18,9 +18,9 @@ from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.schema.key_encoding import key_ranks
 from fermion_table.storage.owned_files import OwnedFiles
-from fermion_table.writing.partition import partition_columns, split_batch
-from fermion_table.writing.settings import WriteSettings
+from fermion_table.writing.incoming_rows import partition_columns, split_batch
 from fermion_table.writing.tree_writer import TreeWriter
+from fermion_table.writing.writer_message import WriteSettings
 from tests.kit.tables.merge_rows import Row, batch_of, kinds_of
 
 
