@@ -11,12 +11,22 @@ import pytest
 
 from fermion_table import Catalog
 from fermion_table.commit import next_snapshot
+from fermion_table.storage import owned_files
 from fermion_table.storage import probe as storage_probe
 from tests.kit.golden_archives import unpack
+from tests.kit.stores import delete_unless_dead
 from tests.kit.tables.crash_operations import Signaller, make_keyed_table, make_table
 from tests.kit.tables.s3_servers import make_bucket
 
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def crashes_in_finalizers() -> Iterator[None]:
+    """Writers of a process that a test lets die are lost with it, and their finalizers run here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owned_files, "_delete_own", delete_unless_dead)
+        yield
 
 
 @pytest.fixture

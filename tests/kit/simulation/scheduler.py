@@ -18,11 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from tests.kit.stores import Crash
+
 EPOCH_MS = 1_800_000_000_000
 """When simulated time begins, in milliseconds since 1970 UTC."""
 
 
-class Killed(BaseException):
+class Killed(Crash):
     """The process dies here; whatever it still tries has no effect."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from threading import local
 from typing import Any
@@ -14,9 +14,7 @@ from fermion_table.commit import next_snapshot
 from fermion_table.storage import owned_files
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.owned_files import OwnedFiles
-from tests.kit.simulation.scheduler import Killed
-
-_delete_own = owned_files._delete_own
+from tests.kit.stores import delete_unless_dead
 
 
 class _Owners(local):
@@ -42,17 +40,11 @@ def separate_processes() -> Iterator[None]:
         mock.patch.object(shared_cache, "size_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
         mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 3),
-        mock.patch.object(owned_files, "_delete_own", _delete_unless_killed),
+        mock.patch.object(owned_files, "_delete_own", delete_unless_dead),
         mock.patch.object(owned_files, "_owners", _Owners()),
     ):
         shared_cache.clear()
         yield
-
-
-def _delete_unless_killed(*given: Any) -> None:
-    """Delete what a writer lost, unless its process dies: a finalizer has no caller to tell so."""
-    with suppress(Killed):
-        _delete_own(*given)
 
 
 def _get_without_lock(wanted: Any, instance: Any, owner: Any = None) -> Any:
