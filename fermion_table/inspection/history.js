@@ -325,7 +325,7 @@ function snapshotAt(event) {
 }
 
 const changeText = (at) => {
-  const said = [];
+  const said = [textOf("changes", at)].filter((each) => each);
   for (const [sign, what] of [["+", "added"], ["−", "removed"]]) {
     if (snapshots[`files_${what}`][at]) {
       said.push(`${sign}${counted(snapshots[`rows_${what}`][at], rowWord)} in `

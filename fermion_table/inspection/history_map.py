@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from fermion.engine import value_text, web_page
 from fermion.redaction import redacted
 from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column
+from fermion_table.inspection.history_log import commit_changes
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.manifest import Entry
@@ -107,7 +109,7 @@ def history_map(
                 for each in found.snapshots
             ),
         },
-        "snapshots": _snapshots(found, texts),
+        "snapshots": _snapshots(store, found, texts),
         "branches": [
             {
                 "name": head.name,
@@ -143,7 +145,7 @@ def _in_order(walked: Iterable[Iterable[Snapshot]]) -> _Found:
     return _Found(ordered, {each.hash: place for place, each in enumerate(ordered)})
 
 
-def _snapshots(found: _Found, texts: dict[str, int]) -> dict[str, list[Any]]:
+def _snapshots(store: AtomicStore, found: _Found, texts: dict[str, int]) -> dict[str, list[Any]]:
     def place(text: str | None) -> int:
         return texts.setdefault(_text(text), len(texts))
 
@@ -162,6 +164,9 @@ def _snapshots(found: _Found, texts: dict[str, int]) -> dict[str, list[Any]]:
     }
     for name in ("branch", "kind", "author", "message"):
         columns[name] = [place(getattr(each, name)) for each in found.snapshots]
+    parents = [found.snapshots[each] if each >= 0 else None for each in columns["parent"]]
+    changes = map(partial(commit_changes, store), found.snapshots, parents)
+    columns["changes"] = [place("; ".join(each)) for each in changes]
     for name in Totals.__struct_fields__:
         columns[f"total_{name}"] = [getattr(each.totals, name) for each in found.snapshots]
     for name in Deltas.__struct_fields__:

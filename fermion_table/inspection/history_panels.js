@@ -20,7 +20,7 @@ const searchBox = make("input", { type: "search", id: "search", autocomplete: "o
   placeholder: "Id, kind, author, message, tag" });
 const searchSaid = make("span", { className: "soft", id: "found", role: "status" });
 const searched = snapshots.id.map((id, at) => [id, kindOf(at), branchOf(at), texts[snapshots.author[at]],
-  texts[snapshots.message[at]], ...tags.filter((tag) => flags.has(at) && tag.snapshot === at).map((tag) => tag.name)]
+  texts[snapshots.message[at]], texts[snapshots.changes[at]], ...tags.filter((tag) => flags.has(at) && tag.snapshot === at).map((tag) => tag.name)]
   .join("\n").toLowerCase());
 
 function search() {

@@ -317,6 +317,14 @@ def added_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     return entries
 
 
+def first_added(store: AtomicStore, snapshot: Snapshot) -> Entry | None:
+    """The first entry that a snapshot's commit added; None if it added none."""
+    delta = snapshot.delta
+    if delta.tail_entries:
+        return snapshot.tail[-delta.tail_entries]
+    return next(iter(manifest_entries(store, delta.added[0])), None) if delta.added else None
+
+
 def manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
     """The manifests of a snapshot, of its delta, and of its changelog."""
     delta, changelog = snapshot.delta, snapshot.changelog

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fermion.display import short_repr
+from fermion.display import names_text, short_repr
 from fermion_table.schema.schema import Field, Path, TableSchema
 
 ChangeKind = Literal[
@@ -45,6 +45,42 @@ class SchemaChange:
             return f"- {name}: {self.before}"
         what = "" if self.kind == "rename" else f" {self.kind}"
         return f"~ {name}{what}: {self.before} -> {self.after}"
+
+
+_ACTIONS: dict[ChangeKind, str] = {
+    "add": "add column",
+    "drop": "drop column",
+    "rename": "rename",
+    "type": "change type of",
+    "nullable": "change nullability of",
+    "comment": "comment on",
+    "default": "change default of",
+    "order": "reorder columns",
+    "partition": "partition by",
+}
+
+
+def changes_in_words(changes: Sequence[SchemaChange]) -> list[str]:
+    """Changes as a history names them, those of a kind together: ``add columns a, b``."""
+    names: dict[str, list[str]] = {}
+    for change in changes:
+        name = ".".join(change.path)
+        if change.kind == "property":
+            action = "unset" if change.after is None else "set"
+        else:
+            action = _ACTIONS[change.kind]
+        if change.kind == "rename":
+            name = f"{change.before} to {name}"
+        elif change.kind == "partition":
+            name = change.after or "nothing"
+        names.setdefault(action, []).append(name)
+    return [action_text(action, each) for action, each in names.items()]
+
+
+def action_text(action: str, names: Sequence[str]) -> str:
+    """What was done to what, of many names the first: ``add columns a, b``."""
+    plural = "s" if len(names) > 1 and action.endswith("column") else ""
+    return f"{action}{plural} {names_text(names, '')}".rstrip()
 
 
 def schema_changes(before: TableSchema, after: TableSchema) -> tuple[SchemaChange, ...]:

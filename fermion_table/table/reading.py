@@ -48,6 +48,9 @@ def snapshots(self: HasState) -> list[Snapshot]:
 def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
     """The history, newest snapshot first: one dictionary per snapshot; `str` formats it as a log.
 
+    ``changes`` names the columns and properties that a commit changed, as far as the snapshot
+    before is still there.
+
     Parameters
     ----------
     limit
@@ -57,7 +60,7 @@ def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
         limit = integer(limit, "limit", minimum=0)
     state = self._state
     walked = stored_history.walk(state.store, state.snapshot, branch=state.branch)
-    return history_log(itertools.islice(walked, limit))
+    return history_log(state.store, state.branch, itertools.islice(walked, limit))
 
 
 def history_html(self: HasState, *, limit: int | None = None) -> str:

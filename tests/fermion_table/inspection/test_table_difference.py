@@ -11,6 +11,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.inspection.history_log import counted
 from fermion_table.schema.difference import schema_changes
+from fermion_table.storage.cache import shared_cache
 
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])
 SCHEMA = pa.schema({"a": pa.int32(), "b": pa.string(), "s": STRUCT})
@@ -171,6 +172,62 @@ def test_the_history_prints_as_a_log(table: Table) -> None:
     assert "create  no files = 0 rows in 0 files" in text
     assert str(table.history(limit=1)).startswith("snapshot 4  2")
     assert len(table.history(limit=2)) == 2
+
+
+def test_the_history_names_the_columns_and_properties_that_a_commit_changed(
+    table_path: Path,
+) -> None:
+    """By the schemas of neighbours, and by the column files of what was filled."""
+    table = Table.create(table_path, pa.table({"id": [1, 2], "p": [1.0, 2.0]}), durability="fast")
+    table.add_columns_with({"x": "p * 2"})
+    table.fill_columns(pa.table({"id": [1, 2], "x": [5.0, 6.0]}), on=["id"], columns=["x"])
+    with table.update_schema() as update:
+        update.add_column("a", pa.int64())
+        update.add_column("b", STRUCT)
+        update.rename_column("p", "price")
+        update.alter_column("id", comment="of a person")
+        update.set_properties({"target_file_size": "64MB", "team.owner": "me"})
+    table.drop_columns(["a"])
+    table.set_properties({}, remove=["team.owner"])
+    table.append(pa.table({"id": [3], "more": ["m"]}), schema_mode="merge")
+    said = {row["id"]: row["changes"] for row in table.history()}
+    assert said == {
+        0: [],
+        1: [],
+        2: ["add column x"],
+        3: ["fill column x"],
+        4: [
+            "comment on id",
+            "rename p to price",
+            "add columns a, b",
+            "set target_file_size, team.owner",
+        ],
+        5: ["drop column a"],
+        6: ["unset team.owner"],
+        7: ["add column more"],
+    }
+    text = str(table.history())
+    assert "upsert  fill column x = 2 rows in 1 file" in text
+    assert "append  add column more, +1 row in 1 file = 3 rows in 2 files" in text
+    assert "upsert  no files" not in text
+    assert "<td style='text-align:left'>drop column a</td>" in table.history()._repr_html_()
+    table.restore(3)
+    assert table.history(limit=1)[0]["changes"][0] == "drop columns b, more"
+
+
+def test_a_history_of_many_columns_and_of_lost_schemas_is_short_and_there(table_path: Path) -> None:
+    """Names of thousands of columns are counted; a schema that is gone costs its names alone."""
+    table = Table.create(table_path, pa.schema({"id": pa.int64()}), durability="fast")
+    table.add_columns(dict.fromkeys(map("c{}".format, range(3_000)), pa.int8()))
+    (added,) = table.history()[0]["changes"]
+    assert added.startswith("add columns c0, c1, ")
+    assert added.endswith("c9, ... 2,990 more")
+    table.drop_columns(["c1"])
+    (table_path / table.schema.ancestors[-1].path).unlink()
+    shared_cache.clear()
+    lost = Table.open(table_path).history()
+    assert [row["id"] for row in lost] == [2, 1, 0]
+    assert lost[0]["changes"] == ["columns that can't be read"]
 
 
 def test_things_are_counted_in_words() -> None:
