@@ -15,7 +15,7 @@ import msgspec
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.commit.request import NewSchema, WrittenFiles, check_names_once
-from fermion_table.errors import CorruptMetadata
+from fermion_table.errors import CorruptMetadata, MissingDataFile
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.history import latest, load_parent
@@ -211,6 +211,36 @@ def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Contain
         raise InvalidArgumentError(
             f"{store.location}: {_several(gone)}: not stored any more, as the writer has given up, "
             "or orphan files were removed; write the rows again. Nothing was published"
+        )
+
+
+def refuse_lost(
+    store: AtomicStore, snapshot: Snapshot, entries: Iterable[Entry], kept: Container[str]
+) -> None:
+    """Refuse to bring back files that are gone, or cut off.
+
+    Parameters
+    ----------
+    snapshot
+        That names them, for the message.
+    entries
+        That are added again.
+    kept
+        Paths of those of their files that are in the table now; each of the others is looked for.
+
+    Raises
+    ------
+    MissingDataFile
+        Names the first of them, and says how many there are.
+    """
+    sizes = {path: size for entry in entries for path, size in paths_of(entry).items()}
+    stored = owned_files.sizes(store, [path for path in sizes if path not in kept])
+    gone = [path for path, size in stored.items() if size is None or size < sizes[path]]
+    if gone:
+        raise MissingDataFile(
+            f"{store.location}: snapshot {snapshot.id} of branch {snapshot.branch!r} can't come "
+            f"back: {_several(gone)} of {len(sizes):,} that it needs: missing or cut off; expected "
+            "that only expire_snapshots and remove_orphan_files delete files. Nothing was published"
         )
 
 

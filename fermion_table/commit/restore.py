@@ -11,12 +11,13 @@ import msgspec
 from fermion.display import more, shortened
 from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import Publisher
+from fermion_table.commit.committed_files import refuse_lost
 from fermion_table.commit.fast_forward import Difference, difference
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.errors import CommitConflict, VersionNotFound
 from fermion_table.metadata.history import load_parent, load_snapshot, until_expiry, walk
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import create_tag, delete_tag
 from fermion_table.metadata.schema_store import load_table_schema
@@ -176,7 +177,7 @@ def _back(
         live_entries(store, target, keep_unknown=True),
     )
     schema = _schema_of(publisher, base, target)
-    return _request(base, target, changes, metadata, schema)
+    return _request(store, base, target, changes, metadata, schema)
 
 
 def _inverse(
@@ -214,7 +215,7 @@ def _inverse(
     if changed:
         reason = f"among {_listed(later)} are commits that changed the same files"
         raise _not_undone(publisher, commit, later, reason, changed)
-    return _request(base, before, changes, metadata)
+    return _request(store, base, before, changes, metadata)
 
 
 def _tree(entry: Entry) -> tuple[object, ...]:
@@ -227,14 +228,24 @@ def _sorted_runs(entries: Mapping[str, Entry], trees: Set[tuple[object, ...]]) -
 
 
 def _request(
+    store: AtomicStore,
     base: Snapshot,
     target: Snapshot,
     changes: Difference,
     metadata: CommitMetadata,
     schema: NewSchema | None = None,
 ) -> CommitRequest | None:
+    """The commit that makes a base what a target is; None if they are alike.
+
+    Raises
+    ------
+    MissingDataFile
+        Files that would come back are gone, or cut off.
+    """
     if not (changes.added or changes.removed or schema):
         return None
+    kept = {path for entry in changes.removed for path in paths_of(entry)}
+    refuse_lost(store, target, changes.added, kept)
     return CommitRequest(
         kind="restore",
         added=changes.added,

@@ -9,10 +9,12 @@ import msgspec
 import pyarrow as pa
 
 from fermion.display import short_repr
+from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.keys.key_changes import check_key_change, undecided_defaults, with_bucket_counts
 from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
@@ -20,6 +22,7 @@ from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
 from fermion_table.schema.schema import TableSchema, has_buckets
+from fermion_table.schema.selection import BATCH_COLUMNS
 from fermion_table.storage.store import AtomicStore
 
 ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
@@ -88,7 +91,8 @@ def evolved_schema(
     Raises
     ------
     InvalidArgumentError
-        See `check_key_change`.
+        See `check_key_change`; or a new name of a column is that of a virtual one of batches, and
+        there are some.
     """
     schema = changed_schema(store, base, changes)
     if schema is not None:
@@ -99,6 +103,7 @@ def evolved_schema(
             has_rows=bool(base.totals.files),
             has_retractions=LiveValues(store, base).take_back,
         )
+        _check_batch_columns(store, base, current, schema)
         schema = with_bucket_counts(current, schema)
     return schema
 
@@ -108,6 +113,29 @@ def merged_schema(store: AtomicStore, base: Snapshot, data: pa.Schema) -> Schema
     current = load_table_schema(store, base.schema)
     schema = evolved_schema(store, base, merge_columns(current, data))
     return SchemaMerge(base, schema or current, data)
+
+
+def _check_batch_columns(
+    store: AtomicStore, base: Snapshot, current: TableSchema, schema: TableSchema
+) -> None:
+    """Refuse new columns under the names of the virtual columns of batches, where there are any."""
+    names = _batch_columns(current, schema)
+    if names and any(_is_in_batches(entry) for entry in live_entries(store, base)):
+        raise InvalidArgumentError(
+            f"{store.location}: column {names[0]!r}: the name is that of a virtual column of "
+            "batches, which this table has: batches could not be appended or looked up any more; "
+            "choose another name"
+        )
+
+
+def _batch_columns(current: TableSchema, schema: TableSchema) -> list[str]:
+    """The names of virtual columns of batches that columns get."""
+    virtual = {field.name for field in BATCH_COLUMNS}
+    return [name for name in schema.names if name in virtual and name not in current.names]
+
+
+def _is_in_batches(entry: Entry) -> bool:
+    return entry.batch is not None
 
 
 def _always(entry: Entry) -> bool:
@@ -122,6 +150,8 @@ def _depends_on(old: TableSchema, new: TableSchema) -> Callable[[Entry], bool] |
     """Which files that others add meanwhile matter to a change of the schema."""
     if _requires_more(old, new):
         return _always
+    if _batch_columns(old, new):
+        return _is_in_batches
     return _takes_back if has_buckets(new) and undecided_defaults(old, new) else None
 
 

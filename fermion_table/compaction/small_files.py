@@ -22,7 +22,10 @@ from fermion_table.compaction.task import (
     CompactionTask,
     slim,
 )
+from fermion_table.metadata.history import expiry_guard
 from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.split_reader import SplitReader
@@ -173,8 +176,8 @@ def compaction_tasks(
     groups: Sequence[CompactionGroup],
     *,
     store: AtomicStore,
-    schema: TableSchema,
-    schemas: Any,
+    snapshot: Snapshot,
+    schemas: SchemaVersions,
     target_bytes: int,
     sort_by: Sequence[str] | str = (),
 ) -> list[CompactionTask]:
@@ -182,11 +185,14 @@ def compaction_tasks(
 
     Parameters
     ----------
+    snapshot
+        That was planned on.
     schemas
-        The schemas that the files were written with, by id.
+        Its own, and those that the files were written with.
     sort_by
         Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their place.
     """
+    schema = schemas.current
     if sort_by and any(entry.batch is not None for group in groups for entry in group.entries):
         raise InvalidArgumentError("sort_by: files in batch mode keep the order of their rows")
     if sort_by:
@@ -206,6 +212,7 @@ def compaction_tasks(
             schema=schema,
             reader=whole_row_reader(group.entries, store, schema, schemas),
             group=CompactionGroup(tuple(slim(entry) for entry in group.entries)),
+            guard=expiry_guard(store, snapshot),
             settings=settings,
             sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
         )

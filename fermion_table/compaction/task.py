@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import msgspec
@@ -44,10 +46,13 @@ class CompactionTask(ABC):
         Of the table.
     group
         What to rewrite.
+    guard
+        Makes the context in which files are read, see `history.expiry_guard`.
     """
 
     store: AtomicStore
     group: CompactionGroup
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
     __repr__ = short_repr
 
@@ -119,8 +124,18 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True, weakref=True)
 
 
 def compact_group(task: CompactionTask) -> CompactionMessage:
-    """Rewrite a group; nothing is visible before the message is committed."""
-    return check_kind(task, CompactionTask, "task").rewrite()  # type: ignore[type-abstract]
+    """Rewrite a group; nothing is visible before the message is committed.
+
+    Raises
+    ------
+    MissingDataFile
+        A file of the group is gone, though the snapshot that was planned on has not expired.
+    VersionNotFound
+        That snapshot has expired.
+    """
+    task = check_kind(task, CompactionTask, "task")  # type: ignore[type-abstract]
+    with task.guard():
+        return task.rewrite()
 
 
 def slim(entry: Entry) -> Entry:

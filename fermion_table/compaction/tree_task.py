@@ -22,6 +22,7 @@ from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import Section, TreeFile, section_of, sorted_runs
 from fermion_table.metadata.bucket_counts import bucket_counts
+from fermion_table.metadata.history import expiry_guard
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Producer
 from fermion_table.options import MIB
@@ -320,6 +321,7 @@ def _task(
     return TreeTask(
         store=table.store,
         group=CompactionGroup(tuple(map(slim, inputs))),
+        guard=expiry_guard(table.store, table.snapshot),
         schema=table.schema,
         key=table.key,
         reader=column_reader(read, table.store, fields, fields, table.schemas, key=table.key),

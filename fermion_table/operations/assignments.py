@@ -40,6 +40,15 @@ class LiteralValue:
         return f"lit({_shortened(self.value)})"
 
 
+class NamedColumn(Column):
+    """A column that SQL names alone: its values are cast as those of other SQL are."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[Column], tuple[Path]]:
+        return NamedColumn, (self.path,)
+
+
 def lit(value: Any) -> LiteralValue:
     """A value where text is SQL: ``table.update("id = 1", {"city": lit("Rome")})``.
 
@@ -94,6 +103,8 @@ def read_assignments(
             schema.find(value.path, where="update")
         if isinstance(value, str):
             value = read_text(value, field, schema.names, where=f"update: column {name!r}")
+            if isinstance(value, Column):
+                value = NamedColumn(value.path)
         read[name] = value
     return read
 
@@ -243,6 +254,8 @@ def evaluated(
         return _repeated(value.value, batch.num_rows, field, shown)
     if isinstance(value, SqlExpression):
         return _cast(value(batch), field.type, f"{shown}: SQL {_shortened(value.text)}")
+    if isinstance(value, NamedColumn):
+        return _cast(_at(value.path, batch), field.type, f"{shown}: SQL {value.path[0]!r}")
     if isinstance(value, Column):
         return _at(value.path, batch)
     if isinstance(value, pc.Expression):

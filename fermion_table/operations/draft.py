@@ -320,7 +320,8 @@ class Draft:
         if entry.batch is None:
             return None
         (split,) = splits_of([entry], self.store)
-        return reader.batches(split, rows=rows)
+        with until_expiry(self.store, self.base):
+            return reader.batches(split, rows=rows)
 
     def changes(self) -> tuple[list[Entry], list[Entry]]:
         """The entries added and removed, as a commit takes them; stores deletion vectors.
@@ -380,9 +381,10 @@ class Draft:
         location = SharedFiles(self.store).vector(entry)
         options = options_for(self.store, location)
         timeout_s = access_of(self.store).timeout_s
-        return read_vector(
-            location, entry.deletion_vector, entry.rows, options, timeout_s=timeout_s
-        )
+        with until_expiry(self.store, self.base):
+            return read_vector(
+                location, entry.deletion_vector, entry.rows, options, timeout_s=timeout_s
+            )
 
     def _find(self, entries: Sequence[Entry], chosen: TableFilter) -> list[RowRanges]:
         """The rows of files that a filter selects, deleted or not."""

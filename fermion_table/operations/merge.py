@@ -23,6 +23,7 @@ from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, Snapshot
+from fermion_table.operations.assignments import LiteralValue
 from fermion_table.operations.draft import Draft, Matched
 from fermion_table.operations.merge_by_key import by_key_concerns, check_by_key, merge_by_key
 from fermion_table.operations.merge_clauses import (
@@ -364,7 +365,16 @@ class MergeBuilder(MergeDescription):
         """
         return self._run(Merge(self._source, self._begun(), self._publisher))
 
-    def _check(self, clause: Clause) -> None:
+    def _checked(self, clause: Clause) -> Clause:
         bound = bind_clause(clause, self._sides)
         if self._key is not None:
             check_by_key(bound, self._key)
+        if clause.values is None:
+            return clause
+        # Text that is a value is not read again: it would be warned of again.
+        texts = {
+            name: value
+            for name, value in bound.values.items()
+            if isinstance(value, LiteralValue) and name in clause.values
+        }
+        return replace(clause, values={**clause.values, **texts})

@@ -570,8 +570,9 @@ class MergeDescription(ABC):
         return f"<{type(self).__name__} on {names_text(list(self._on), 'columns')}: {clauses}>"
 
     @abstractmethod
-    def _check(self, clause: Clause) -> None:
-        """Check a clause against the table and the source."""
+    def _checked(self, clause: Clause) -> Clause:
+        """A clause, checked against the table and the source; text that is a value is marked."""
+        return clause
 
     def _begun(self) -> MergeClauses:
         """The clauses, which are executed now.
@@ -598,7 +599,6 @@ class MergeDescription(ABC):
         values: Mapping[str, Assignment] | None = None,
     ) -> Self:
         clause = Clause(case, action, settled(condition), settled(values))
-        clauses = MergeClauses(self._on, (*self._clauses.clauses, clause))
-        self._check(clause)
-        self._clauses = clauses
+        MergeClauses(self._on, (*self._clauses.clauses, clause))  # refuses one out of reach
+        self._clauses = MergeClauses(self._on, (*self._clauses.clauses, self._checked(clause)))
         return self

@@ -223,7 +223,7 @@ class SplitReader:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Ids and lengths of the batches that the rows of a file (see `read_file`) belong to."""
         wanted = self.rows(split) if rows is None else rows
-        with self._open(split, 1) as file:
+        with self.guard(), self._open(split, 1) as file:
             ids, lengths = file.batches()
             self.io.add(file)
         return batches_left(ids, lengths, wanted)
@@ -242,7 +242,7 @@ class SplitReader:
             first = plan.beside[0]
             asked = split.column_files[first.place]
             columns, pushed = first.columns, first.pushed
-        with self._opened(asked, 1, at_once=False) as file:
+        with self.guard(), self._opened(asked, 1, at_once=False) as file:
             pruning = file.prune(pushed, columns=columns, rows=self.rows(split))
             self.io.add(file)
         return pruning
@@ -260,6 +260,10 @@ class SplitReader:
 
     def find(self, split: FileSplit, *, threads: int | None = None) -> RowRanges:
         """Which rows of a file the filter selects, by their numbers in the file."""
+        with self.guard():
+            return self._find(split, threads)
+
+    def _find(self, split: FileSplit, threads: int | None) -> RowRanges:
         plan = self.plan(split)
         wanted = self.rows(split)
         if plan.searches:

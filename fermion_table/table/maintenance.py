@@ -90,7 +90,7 @@ def plan_compaction(
             column_files_max=column_files_max,
         ),
         store=state.store,
-        schema=state.schema,
+        snapshot=state.snapshot,
         schemas=state.schemas,
         target_bytes=target,
         sort_by=sort_by or (),

@@ -67,6 +67,8 @@ def restore(self: HasState, version: Version, *, message: str | None = None) -> 
         The version has a schema of another branch; or this object was opened at a version.
     CommitConflict
         Others have committed since, and the version is relative; says what they did.
+    MissingDataFile
+        Files that would come back are not stored any more.
     VersionNotFound, CommitStateUnknown
     """
     state = self._state

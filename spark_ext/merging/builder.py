@@ -528,5 +528,6 @@ class FrameMergeBuilder(MergeDescription):
             return MergeResult(earlier, MergeCounts())
         return run_merge(self._merge, clauses, self._metadata)
 
-    def _check(self, clause: Clause) -> None:
+    def _checked(self, clause: Clause) -> Clause:
         check_clause(self._merge, clause)
+        return clause

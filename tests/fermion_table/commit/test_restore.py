@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, VersionNotFound
+from fermion_table import MissingDataFile, Table, VersionNotFound
 from fermion_table.commit import next_snapshot
 from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.storage.cache import shared_cache
@@ -172,3 +172,44 @@ def test_bug_a_table_whose_deleted_rows_came_back_could_not_be_opened(tmp_path: 
     assert table.restore(1).deltas.rows_deleted == -1
     shared_cache.clear()
     assert Table.open(tmp_path / "t").scan().count() == 10
+
+
+def data_files(table: Table) -> list[Path]:
+    return sorted(Path(table.location, "data").rglob("*.fermion"))
+
+
+def test_bug_a_restore_of_a_snapshot_whose_files_are_missing_was_published(table: Table) -> None:
+    gone, cut = data_files(table)[:2]
+    table.delete("TRUE")
+    gone.unlink()
+    cut.write_bytes(cut.read_bytes()[:-1])
+    before = table.snapshot.id
+    named = f"({gone.name}|{cut.name}).*other files.*of 4 that it needs"
+    with pytest.raises(MissingDataFile, match=named):
+        table.restore(4)
+    with pytest.raises(MissingDataFile, match="Nothing was published"):
+        table.undo()
+    assert Table.open(table.location).snapshot.id == before
+    assert table.tags.list() == []
+    gone.touch()  # size 0: it is there, and cut off
+    with pytest.raises(MissingDataFile, match=named):
+        table.restore(4)
+
+
+def test_files_that_stay_in_the_table_are_not_looked_for_by_a_restore(table: Table) -> None:
+    known = set(data_files(table))
+    append(table, 5)
+    for file in known:
+        file.unlink()
+    table.restore(4)
+    assert table.snapshot.totals.files == 4
+
+
+def test_a_restore_of_a_deletion_vector_that_is_missing_is_refused(table: Table) -> None:
+    table.compact()
+    deleted = table.delete("a = 2")
+    table.restore(deleted.id - 1)
+    (vector,) = Path(table.location, "deletion").rglob("*.dv")
+    vector.unlink()
+    with pytest.raises(MissingDataFile, match=vector.name):
+        table.restore(deleted.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from datetime import timedelta
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
-from fermion_table import Table
+from fermion_table import MissingDataFile, Table
 from fermion_table.compaction.small_files import plan_compaction
 from fermion_table.engine import compact_group
 from fermion_table.reading.batch_stream import batches_left, whole_batches
@@ -346,3 +347,39 @@ def batches_of(table):
     scan = table.scan()
     found = [scan.reader.batches(split) for split in scan.plan().splits]
     return [pair for each in found for pair in zip(*(part.tolist() for part in each), strict=True)]
+
+
+@pytest.mark.parametrize("key", [None, "a"])
+def test_bug_a_compaction_did_not_say_which_snapshot_names_a_missing_file(table_path, key):
+    """Its groups are rewritten here, or by `compact_group` on another machine."""
+    table = Table.create(table_path, SCHEMA, primary_key=key)
+    for value in (1, 2):
+        table.upsert({"a": [1], "p": [value]}) if key else table.append({"a": [1], "p": [value]})
+    (gone, *_) = sorted(Path(table.location, "data").rglob("*.fermion"))
+    gone.unlink()
+    options = {"full": True} if key else {}
+    before = table.snapshot.id
+    with pytest.raises(MissingDataFile, match=f"snapshot 2 of branch 'main'.*{gone.name}"):
+        table.compact(**options)
+    (task,) = pickle.loads(pickle.dumps(table.plan_compaction(**options)))
+    with pytest.raises(MissingDataFile, match=gone.name):
+        compact_group(task)
+    assert table.refresh().id == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.delete("p = 1"),
+        lambda table: table.update("p = 1", {"p": "p + 1"}),
+        lambda table: table.merge({"a": [1]}, "a").when_matched_delete().execute(),
+    ],
+    ids=["delete", "update", "merge"],
+)
+def test_bug_changes_of_rows_did_not_say_which_snapshot_names_a_missing_file(table_path, change):
+    table = Table.create(table_path, SCHEMA)
+    table.append({"a": [1, 2], "p": [1, 2]})
+    (gone,) = Path(table.location, "data").rglob("*.fermion")
+    gone.unlink()
+    with pytest.raises(MissingDataFile, match=f"snapshot 1 of branch 'main'.*{gone.name}"):
+        change(table)
