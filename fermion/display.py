@@ -11,8 +11,9 @@ import html
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from fermion.errors import FermionError
 from fermion.redaction import redacted, redacted_text
 
 LINE_LENGTH = 100
@@ -177,6 +178,68 @@ def _has_generated_repr(kind: type) -> bool:
     return (dataclasses.is_dataclass(kind) and hasattr(method, "__wrapped__")) or (
         hasattr(kind, "__struct_fields__") and not hasattr(method, "__code__")
     )
+
+
+class ShownText(str):
+    """A text of several lines, which prompts and notebooks show as these lines."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "\n".join(printable(line) for line in self.split("\n"))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self)}</pre>"
+
+
+_Named = TypeVar("_Named")
+
+
+class NamedValues(Generic[_Named]):
+    """What lists values by name: it is iterated, counted, searched and shown as that list."""
+
+    __slots__ = ()
+
+    def list(self) -> Sequence[_Named]:
+        """The values, each with a ``name``."""
+        raise NotImplementedError
+
+    def _facts(self, value: _Named) -> dict[str, Any]:
+        """What people are shown of one."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[_Named]:
+        return iter(self.list())
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __bool__(self) -> bool:
+        return True  # an object with methods, whatever it lists
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a name, or such a value."""
+        return any(name in (each, getattr(each, "name", None)) for each in self.list())
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        try:
+            values = self.list()
+        except (OSError, FermionError) as error:  # whoever debugs that sees it, and no traceback
+            return f"<{kind}, not readable: {shortened(str(error), VALUE_LENGTH)}>"
+        lines = []
+        for value in values[:NAMES_SHOWN]:
+            facts = {name: each for name, each in self._facts(value).items() if each is not None}
+            parts = (each if name == "name" else f"{name} {each}" for name, each in facts.items())
+            lines.append(shortened(" ".join(", ".join(parts).split()), LINE_LENGTH - 2))
+        lines += more(NAMES_SHOWN, len(values))
+        return "\n  ".join([f"{kind}: {len(values):,}", *map(printable, lines)])
+
+    def _repr_html_(self) -> str:
+        values = self.list()
+        rows = [self._facts(value) for value in values[:ROWS_SHOWN]]
+        cells = (["" if each is None else each for each in row.values()] for row in rows)
+        return html_table(type(self).__name__, tuple(rows[0]) if rows else (), cells, len(values))
 
 
 def html_facts(title: str, facts: Mapping[str, Any]) -> str:

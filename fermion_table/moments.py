@@ -26,6 +26,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def time_text(milliseconds: int) -> str:
+    """Milliseconds since 1970 UTC as people read them: ``2026-01-31 08:00:00``."""
+    return str(np.datetime64(milliseconds, "ms").astype("datetime64[s]")).replace("T", " ")
+
+
 def moment_of(moment: Any, name: str) -> datetime:
     """A time as a datetime with a zone.
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from fermion.display import short_repr
+from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, described
 from fermion_table.catalog.names import Name, TableName, parts_of, table_name
@@ -85,7 +85,7 @@ class CatalogSnapshot:
     __repr__ = short_repr
 
 
-class CatalogSnapshots:
+class CatalogSnapshots(NamedValues[CatalogSnapshot]):
     """The snapshots of a catalog: ``catalog.snapshots``.
 
     Parameters
@@ -166,6 +166,15 @@ class CatalogSnapshots:
     def list(self) -> list[CatalogSnapshot]:
         """Every snapshot, by name."""
         return [_snapshot_of(head) for head in self._list.heads()]
+
+    def _facts(self, value: CatalogSnapshot) -> dict[str, Any]:
+        return {
+            "name": value.name,
+            "created": f"{value.created:%Y-%m-%d %H:%M:%S}",
+            "tables": value.table_count,
+            "state": value.state,
+            "message": value.message,
+        }
 
     def tables(self, name: str) -> Sequence[PinnedTable]:
         """The tables in a snapshot, by name.

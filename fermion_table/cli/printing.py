@@ -84,11 +84,6 @@ def json_ready(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def time_text(milliseconds: int) -> str:
-    """Milliseconds since 1970 as people read them, in UTC."""
-    return value_text(pa.scalar(milliseconds, pa.timestamp("ms"))).partition(".")[0]
-
-
 def _fitting(header: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> int:
     """How many columns fit side by side; at least one."""
     used = 0

@@ -8,7 +8,8 @@ from typing import Any
 
 from fermion.cli import counted, size_text
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, time_text
+from fermion_table.cli.printing import Console
+from fermion_table.moments import time_text
 from fermion_table.schema.schema import has_buckets
 from fermion_table.table.table import Table
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from fermion.display import short_repr
+from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, check_text
 from fermion_table.commit.branch_merge import merge_branch
@@ -16,7 +17,7 @@ from fermion_table.metadata.history import latest
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version
-from fermion_table.moments import age_of
+from fermion_table.moments import age_of, time_text
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 
@@ -49,9 +50,11 @@ class BranchHead:
     __repr__ = short_repr
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
+@dataclass(frozen=True, slots=True, repr=False)
+class Tags(NamedValues[Tag]):
     """The tags of a table: each names a snapshot for good, and keeps its data from expiring.
+
+    ``"v1" in table.tags``, ``len(table.tags)`` and ``for tag in table.tags`` read the list.
 
     Parameters
     ----------
@@ -112,12 +115,22 @@ class Tags:
         """Every tag, by name."""
         return references.list_tags(self.store)
 
+    def _facts(self, value: Tag) -> dict[str, Any]:
+        return {
+            "name": value.name,
+            "snapshot": str(value.snapshot_id),
+            "message": value.message,
+            "expires": None if value.expires_ms is None else time_text(value.expires_ms),
+            "created": time_text(value.created_ms),
+        }
 
-@dataclass(frozen=True, slots=True)
-class Branches:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Branches(NamedValues[BranchHead]):
     """The branches of a table: histories of their own from a snapshot on.
 
-    Write to one through ``Table.open(path, branch=name)``.
+    Write to one through ``Table.open(path, branch=name)``. ``"dev" in table.branches``,
+    ``len(table.branches)`` and ``for branch in table.branches`` read the list.
 
     Parameters
     ----------
@@ -244,6 +257,15 @@ class Branches:
         """Every branch by name, main first."""
         main = BranchHead(name=MAIN, snapshot_id=latest(self.store).id)
         return [main, *(self._head(left) for left in references.list_branches(self.store))]
+
+    def _facts(self, value: BranchHead) -> dict[str, Any]:
+        left = None if value.parent is None else f"{value.parent} after {value.left_after}"
+        return {
+            "name": value.name,
+            "snapshot": str(value.snapshot_id),
+            "from": left,
+            "message": value.message,
+        }
 
     def _head(self, left: references.Branch) -> BranchHead:
         return BranchHead(

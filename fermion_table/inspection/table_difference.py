@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fermion.display import html_table
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import ChangeStep, commits_between
@@ -158,6 +159,18 @@ class TableDiff:
                 if len(entries) > FILES_SHOWN_MAX:
                     lines.append(f"    and {len(entries) - FILES_SHOWN_MAX:,} more")
         return "\n".join(lines if len(lines) > 1 else [*lines, "  no difference"])
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[str, Any]] = [("schema", change) for change in self.schema_changes]
+        rows += [("file added", entry.file) for entry in self.files_added]
+        rows += [("file removed", entry.file) for entry in self.files_removed]
+        facts = {
+            "files": f"+{len(self.files_added):,}, -{len(self.files_removed):,}",
+            "stored rows": f"+{self.rows_added:,}, -{self.rows_removed:,}",
+            "bytes": f"+{self.bytes_added:,}, -{self.bytes_removed:,}",
+        }
+        title = f"Snapshot {self.before.id} to snapshot {self.after.id}"
+        return html_table(title, (), [*facts.items(), *rows], len(facts) + len(rows))
 
     def __repr__(self) -> str:
         return (

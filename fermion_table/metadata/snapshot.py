@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -22,6 +21,7 @@ from fermion_table.metadata.manifest import (
     Entry,
     ManifestReference,
 )
+from fermion_table.moments import time_text
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import Natural, Plain, Whole
 from fermion_table.storage.paths import MAIN
@@ -295,7 +295,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {
             "branch": self.branch,
             "kind": self.kind,
-            "time": f"{datetime.fromtimestamp(self.time_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC",
+            "time": f"{time_text(self.time_ms)} UTC",
             "author": self.author or None,
             "message": self.message,
             "schema": str(self.schema.id),

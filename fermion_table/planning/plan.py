@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import INT64_MAX, INT64_MIN, integer
-from fermion.display import short_repr
+from fermion.display import ShownText, short_repr
 from fermion.engine import EXACT_FLAGS
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
@@ -191,7 +191,7 @@ class ScanPlan:
             why = f"  ({step.why})" if step.why else ""
             lines.append(f"{step.name}: {step.after:,} of {step.before:,} {step.unit}{why}")
         lines.append(f"to read: {self._files:,} files, {self.rows:,} rows, {self.bytes:,} bytes")
-        return "\n".join(lines)
+        return ShownText("\n".join(lines))
 
 
 def prune_manifests(

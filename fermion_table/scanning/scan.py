@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag, integer
-from fermion.display import facts_repr, html_facts, location_text, names_text
+from fermion.display import ShownText, facts_repr, html_facts, location_text, names_text
 from fermion.engine import read_ahead, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
@@ -251,7 +251,7 @@ class Scan:
                 f"{pruning.pages_kept:,} of {pruning.pages:,} pages, {pruning.rows_kept:,} of "
                 f"{pruning.rows:,} rows to look at ({pruning.rows_certain:,} certain)"
             )
-        return "\n".join(lines)
+        return ShownText("\n".join(lines))
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, a few files read ahead."""

@@ -116,7 +116,17 @@ def objects_of_tables(directory: Path, rows: pa.Table) -> list[Any]:
         ),
         *(difference, difference.files_added[0], table.merge(rows, ["c0"])),
         *(table.compact(dry_run=True), table.expire_snapshots(dry_run=True), catalog, kept, staged),
-        *(catalog.snapshots, writer, updating, table.store, table.inspect, staged.definition),
+        *(
+            catalog.snapshots,
+            table.tags,
+            table.branches,
+            plan.explain(),
+            writer,
+            updating,
+            table.store,
+            table.inspect,
+            staged.definition,
+        ),
         fermion_table.MaintenanceResult(paths=(LONG,) * 10_000),
         fermion_table.RepairResult(actions=(LONG,) * 99, problems=(SCRIPT,) * 99, dry_run=True),
         fermion_table.DroppedTable(files=1, bytes=1, left=(SCRIPT,) * 9_999, location=LONG),
@@ -157,8 +167,19 @@ def test_a_repr_is_short_and_html_is_escaped_however_wide_the_table_is(tmp_path,
             with_html.add(name)
             html = each._repr_html_()
             assert len(html) <= HTML_LENGTH_MAX, name
-            assert Tags(html).tags <= {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
-    wanted = {"FermionFile", "HistoryLog", "Scan", "Snapshot", "Table", "TableSchema"}
+            assert Tags(html).tags <= {
+                "pre",
+                "div",
+                "b",
+                "table",
+                "thead",
+                "tbody",
+                "tr",
+                "th",
+                "td",
+            }
+    wanted = {"Branches", "CatalogSnapshots", "ShownText", "TableDiff", "Tags"}
+    wanted |= {"FermionFile", "HistoryLog", "Scan", "Snapshot", "Table", "TableSchema"}
     assert wanted <= with_html
     assert SCRIPT in Tags(Table.open(tmp_path / LONG[:200]).schema._repr_html_()).text
 
@@ -169,6 +190,8 @@ def test_explain_is_short_however_many_columns_and_values_are_asked_for(tmp_path
     text = table.scan(filter=fermion.col("c0").isin(range(5_000))).explain()
     assert len(text) < 2_000
     assert "... 9,994 more columns" in text
+    assert repr(text) == str(text)
+    assert text.count("\n") == text._repr_html_().count("\n") > 3
 
 
 @pytest.mark.parametrize("package", [fermion, fermion_table, fermion_table.engine])

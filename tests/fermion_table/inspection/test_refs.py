@@ -226,3 +226,45 @@ def test_a_table_opened_at_a_version_appends_once_it_is_refreshed(table: Table) 
         append(opened, value)
     assert rows(reopened(table, branch="dev")) == [1, 2, 100, 101]
     assert rows(reopened(table)) == [1, 2, 3, 4, 5]
+
+
+def test_tags_and_branches_list_themselves(table: Table) -> None:
+    """As iterables, by `len` and `in`, at a prompt and in a notebook."""
+    assert (list(table.tags), repr(table.tags)) == ([], "Tags: 0")
+    kept = table.tags.create("v1", version=2, message="first\x1b[2J\n<b>release</b>", keep="5d")
+    table.branches.create("dev", version=3)
+    assert list(table.tags) == table.tags.list() == [kept]
+    assert [each.name for each in table.branches] == ["main", "dev"]
+    assert (len(table.tags), len(table.branches)) == (1, 2)
+    assert "v1" in table.tags
+    assert kept in table.tags
+    assert "v2" not in table.tags
+    assert None not in table.tags
+    assert Table.create(f"{table.location}2", table.schema).tags, "it has methods, if no tag"
+    shown = repr(table.tags)
+    wanted = r"v1, snapshot 2, message first\x1b[2J <b>release</b>, expires 2"
+    assert shown.startswith(f"Tags: 1\n  {wanted}")
+    assert repr(table.branches) == (
+        "Branches: 2\n  main, snapshot 4\n  dev, snapshot 3, from main after 3"
+    )
+    assert "&lt;b&gt;release&lt;/b&gt;" in table.tags._repr_html_()
+    assert "<th>from</th>" in table.branches._repr_html_()
+    for number in range(40):
+        table.tags.create(f"t{number:02}")
+    assert repr(table.tags).endswith("\n  ... 31 more")
+    assert len(repr(table.tags).splitlines()) == 12
+    assert "... 21 more" in table.tags._repr_html_()
+
+
+def test_a_list_of_names_that_cannot_be_read_says_so_at_a_prompt(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A debugger that shows variables gets no traceback."""
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        raise PermissionError(13, "not allowed")
+
+    monkeypatch.setattr("fermion_table.metadata.references.list_tags", failing)
+    assert repr(table.tags) == "<Tags, not readable: [Errno 13] not allowed>"
+    with pytest.raises(PermissionError):
+        list(table.tags)
