@@ -65,7 +65,7 @@ def ten_columns(cluster: Cluster, size: str) -> Figures:
     import pyarrow.parquet as pq
 
     import fermion
-    from fermion.remote import connect
+    from fermion.io.remote import connect
 
     table, names = data.wide(COLUMNS, ROWS[size]), data.some_names(COLUMNS)
     own, other = f"{cluster.url}/wide.fermion", f"{cluster.url}/wide.parquet"

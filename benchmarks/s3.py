@@ -35,7 +35,7 @@ def ten_columns(options: Options, size: str) -> Case:
     import pyarrow.parquet as pq
 
     import fermion
-    from fermion.remote import connect
+    from fermion.io.remote import connect
 
     table, names = data.wide(COLUMNS, ROWS[size]), data.some_names(COLUMNS)
     own, other = f"s3://{BUCKET}/wide.fermion", f"s3://{BUCKET}/wide.parquet"
@@ -54,7 +54,7 @@ def ten_columns(options: Options, size: str) -> Case:
 def append(options: Options, size: str) -> Case:
     """Append rows, and store objects of the same sizes under names of their own."""
     import fermion
-    from fermion.remote import connect
+    from fermion.io.remote import connect
     from fermion_table import Table
 
     rows = data.wide(3, APPENDED)

@@ -11,9 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from fermion.errors import InvalidArgumentError
 
 T = TypeVar("T")
+
+TIMEOUT_S = 60.0
+"""Seconds after which a call gives up its requests to a storage, with all that was tried again."""
 
 
 class NoTimeLeft(TimeoutError):
@@ -78,6 +83,19 @@ def time_left(timeout_s: float = math.inf) -> float:
     """Seconds until the deadline of this thread, at most those given; 0 or less if it is over."""
     ends = _thread.ends
     return timeout_s if ends is None else min(timeout_s, ends - now())
+
+
+def check_timeout(timeout_s: Any) -> None:
+    """Refuse a time that is no positive number of seconds.
+
+    Raises
+    ------
+    TypeError, InvalidArgumentError
+    """
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
+        raise TypeError(f"timeout_s={timeout_s!r}: expected a number of seconds")
+    if not 0 < timeout_s < float("inf"):
+        raise InvalidArgumentError(f"timeout_s={timeout_s!r}: expected more than 0 seconds")
 
 
 def carried(function: Callable[..., T]) -> Callable[..., T]:

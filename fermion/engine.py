@@ -25,6 +25,18 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.html.page import web_page
     from fermion.io.checksum import crc32c
     from fermion.io.read_ahead import iterate_ahead, read_ahead
+    from fermion.io.remote import (
+        ask,
+        connect,
+        http_status,
+        is_denied_object,
+        is_missing,
+        is_refused_range,
+        protocols,
+        refuse_credentials,
+        renames_in_one_step,
+        storage_error,
+    )
     from fermion.parquet.source import ParquetSource
     from fermion.predicate.polars_expression import filter_of_predicate
     from fermion.sql.expressions import SqlExpressions
@@ -35,6 +47,16 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
 __getattr__ = load_when_asked_for(
     "fermion",
     {
+        "ask": "io.remote",
+        "connect": "io.remote",
+        "http_status": "io.remote",
+        "is_denied_object": "io.remote",
+        "is_missing": "io.remote",
+        "is_refused_range": "io.remote",
+        "protocols": "io.remote",
+        "refuse_credentials": "io.remote",
+        "renames_in_one_step": "io.remote",
+        "storage_error": "io.remote",
         "BatchCopier": "columns.batch_copies",
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
@@ -72,21 +94,31 @@ __all__ = [
     "BoundedCache",
     "ParquetSource",
     "SqlExpressions",
+    "ask",
     "check_filled",
+    "connect",
     "copied_array",
     "crc32c",
     "drop_batch_rows",
     "filled_bytes",
     "filter_batch_rows",
     "filter_of_predicate",
+    "http_status",
+    "is_denied_object",
     "is_in_memory",
+    "is_missing",
     "is_of_pandas",
+    "is_refused_range",
     "iterate_ahead",
     "joined_batches",
     "one_batch",
+    "protocols",
     "read_ahead",
     "read_all",
     "record_batch_reader",
+    "refuse_credentials",
+    "renames_in_one_step",
+    "storage_error",
     "take_batch_rows",
     "take_table_rows",
     "unknown_statistics",

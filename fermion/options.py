@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any, Literal, TypedDict, TypeVar
 
 from fermion.arguments import flag, integer, mapping, text
+from fermion.deadline import TIMEOUT_S, check_timeout
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS, EncodingId
-from fermion.remote import TIMEOUT_S, check_timeout
 
 Profile = Literal["balanced", "compact", "fast", "random"]
 PROFILES: tuple[Profile, ...] = ("balanced", "compact", "fast", "random")

@@ -12,8 +12,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from fermion.engine import refuse_credentials
 from fermion.errors import InvalidArgumentError
-from fermion.remote import refuse_credentials
 from fermion_table import StorageAccess
 from fermion_table.moments import moment_of
 

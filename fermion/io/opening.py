@@ -6,9 +6,10 @@ import mmap
 import os
 from typing import Any
 
+from fermion.deadline import TIMEOUT_S
 from fermion.errors import file_is_closed, on_local_disk
+from fermion.io.remote import resolve
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source, check_range
-from fermion.remote import TIMEOUT_S, resolve
 
 
 class MappedSource(LocalSource):

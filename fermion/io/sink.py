@@ -24,16 +24,9 @@ from fermion.errors import (
     no_file,
     on_local_disk,
 )
+from fermion.io.remote import is_missing, protocols, renames_in_one_step, resolve, storage_error
 from fermion.io.source import FilesystemSource, LocalSource, PathLike, Source
-from fermion.redaction import as_cause
-from fermion.remote import (
-    is_missing,
-    protocols,
-    redacted,
-    renames_in_one_step,
-    resolve,
-    storage_error,
-)
+from fermion.redaction import as_cause, redacted
 
 if TYPE_CHECKING:
     import io

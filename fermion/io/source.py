@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from fermion.deadline import TIMEOUT_S, deadline
 from fermion.errors import (
     ChecksumError,
     FermionError,
@@ -29,16 +30,9 @@ from fermion.errors import (
 )
 from fermion.forks import Lock, PerProcess
 from fermion.io.coalesce import coalesce, span_of
+from fermion.io.remote import ask, is_missing, protocols, storage_error
 from fermion.io.reused_memory import KeptMemory
 from fermion.redaction import as_cause, redacted
-from fermion.remote import (
-    TIMEOUT_S,
-    ask,
-    deadline,
-    is_missing,
-    protocols,
-    storage_error,
-)
 
 if TYPE_CHECKING:
     import fsspec

@@ -13,11 +13,11 @@ import pyarrow.types as pat
 
 from fermion.columns.rows import empty_columns
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
+from fermion.io.remote import resolve
 from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet.int96 import check_range, instants, int96_leaves
 from fermion.parquet.types import ConversionWarning
-from fermion.remote import resolve
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq

@@ -20,6 +20,7 @@ from fermion.columns.arrow_input import is_in_memory, record_batch_reader
 from fermion.columns.batch_copies import BatchCopier
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
 from fermion.io.opening import open_source
+from fermion.io.remote import resolve
 from fermion.io.sink import check_target, copy_start
 from fermion.io.source import CountingSource, PathLike, Source
 from fermion.layout import (
@@ -41,7 +42,6 @@ from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_opt
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName
-from fermion.remote import resolve
 from fermion.writing.file import Writer
 from fermion.writing.metadata import (
     FILE_STATISTICS_COLUMNS_MAX,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fermion.errors import InvalidArgumentError
-from fermion.remote import redacted
+from fermion.redaction import redacted
 from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound

@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
+from fermion.deadline import time_left
 from fermion.redaction import logger
-from fermion.remote import time_left
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import try_load

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from pyroaring import BitMap64
 
-from fermion.engine import crc32c
+from fermion.deadline import TIMEOUT_S, deadline
+from fermion.engine import ask, connect, crc32c
 from fermion.errors import on_local_disk
 from fermion.predicate import RowRanges
-from fermion.remote import TIMEOUT_S, ask, connect, deadline
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.storage.cache import shared_cache

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from fermion.remote import redacted
+from fermion.redaction import redacted
 from fermion_table.errors import CorruptMetadata, UnsafeStorage
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import decode_snapshot

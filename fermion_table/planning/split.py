@@ -16,9 +16,9 @@ from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from fermion.deadline import TIMEOUT_S
 from fermion.display import short_repr
 from fermion.predicate import Expression
-from fermion.remote import TIMEOUT_S
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import (

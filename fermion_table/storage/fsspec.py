@@ -13,20 +13,19 @@ from typing import Any
 
 import fsspec
 
-from fermion.errors import FermionError, StorageError
-from fermion.forks import Lock, PerProcess
-from fermion.redaction import as_cause, logger
-from fermion.remote import (
-    NoTimeLeft,
+from fermion.deadline import NoTimeLeft
+from fermion.engine import (
     ask,
     connect,
     http_status,
     is_denied_object,
     is_missing,
     is_refused_range,
-    redacted,
     storage_error,
 )
+from fermion.errors import FermionError, StorageError
+from fermion.forks import Lock, PerProcess
+from fermion.redaction import as_cause, logger, redacted
 from fermion_table.errors import UnsafeStorage
 from fermion_table.storage.listing import found_below
 from fermion_table.storage.paths import check_path

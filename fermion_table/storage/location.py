@@ -12,9 +12,9 @@ from typing import Any
 from fsspec.implementations.local import LocalFileSystem
 
 from fermion.arguments import mapping
+from fermion.engine import ask, connect, refuse_credentials
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
-from fermion.remote import ask, connect, refuse_credentials
 from fermion_table.errors import TableExists, UnsafeStorage
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.listing import list_directory

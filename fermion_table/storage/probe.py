@@ -22,7 +22,7 @@ import fsspec
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 
-from fermion.remote import redacted
+from fermion.redaction import redacted
 from fermion_table.errors import UnsafeStorage
 from fermion_table.moments import now_ms
 from fermion_table.storage.paths import VERDICT_PATH, probe_path, unique_name

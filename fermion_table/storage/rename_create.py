@@ -1,7 +1,7 @@
 """Create-if-absent on HDFS: write a temporary file, then rename it onto a name that is free.
 
-HDFS renames atomically and never onto a file that is there. Over `fermion.hdfs` it answers with an
-error then; over WebHDFS with false, which fsspec's `mv` drops, so RENAME is called here, and its
+HDFS renames atomically and never onto a file that is there. Over `fermion.io.hdfs` it answers with
+an error then; over WebHDFS with false, which fsspec's `mv` drops, so RENAME is called here, and its
 boolean looked at. pyarrow's own HDFS file system deletes what stands in the way and renames again:
 it is never used for a slot.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from fermion.engine import protocols, renames_in_one_step
 from fermion.redaction import logger
-from fermion.remote import protocols, renames_in_one_step
 from fermion_table.storage.paths import temporary_name, unique_name
 from fermion_table.storage.store import CreateResult
 
@@ -33,7 +33,7 @@ def create_by_rename(filesystem: Any, full: str, data: bytes) -> CreateResult:
     Parameters
     ----------
     filesystem
-        fsspec's ``WebHDFS``, or that of `fermion.hdfs`.
+        fsspec's ``WebHDFS``, or that of `fermion.io.hdfs`.
     full
         The path within it.
 

@@ -15,9 +15,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from fermion.deadline import TIMEOUT_S, check_timeout, deadline
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion.remote import TIMEOUT_S, check_timeout, deadline
 
 METADATA_BYTES_MAX = 1 << 30
 

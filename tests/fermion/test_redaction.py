@@ -18,8 +18,8 @@ from fsspec.implementations.http import HTTPFileSystem
 import fermion
 import fermion_table
 from fermion.cli.program import main
+from fermion.io.remote import http_status, storage_error
 from fermion.redaction import as_cause, has_credentials, logger, redacted, redacted_text
-from fermion.remote import http_status, storage_error
 from fermion_table import Catalog, Table
 from spark_ext.options import absolute
 

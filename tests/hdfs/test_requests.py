@@ -86,7 +86,7 @@ def test_a_stripe_that_keeps_to_a_block_is_read_from_one(hdfs_folder, hdfs_clust
 
 
 def test_blocks_of_a_file_are_as_large_as_the_writer_was_told(hdfs_folder, hdfs_cluster):
-    from fermion.remote import connect
+    from fermion.io.remote import connect
 
     path = f"{hdfs_folder}/x.fermion"
     fermion.write_table(pa.table({"a": [1]}), path, block_bytes=4 * BLOCK)

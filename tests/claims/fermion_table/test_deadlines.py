@@ -13,10 +13,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import fermion
-from fermion.deadline import carried
+from fermion.deadline import TIMEOUT_S, NoTimeLeft, carried, deadline, time_left
 from fermion.forks import ThreadPool
 from fermion.io.read_ahead import read_ahead
-from fermion.remote import TIMEOUT_S, NoTimeLeft, ask, connect, deadline, time_left
+from fermion.io.remote import ask, connect
 from fermion_table import CommitStateUnknown, StorageAccess, Table
 from fermion_table.commit import next_snapshot
 from fermion_table.commit.create_if_absent import create_snapshot_file

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion import StorageDenied, StorageError, remote
+from fermion import StorageDenied, StorageError
+from fermion.io import remote
 from fermion_table import CommitStateUnknown, Table
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage.fsspec import FsspecStore

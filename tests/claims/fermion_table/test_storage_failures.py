@@ -12,9 +12,11 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from fermion import FermionError, StorageDenied, StorageError, StorageTimeout, remote
+from fermion import FermionError, StorageDenied, StorageError, StorageTimeout
 from fermion.errors import InvalidArgumentError
-from fermion.remote import redacted, storage_error
+from fermion.io import remote
+from fermion.io.remote import storage_error
+from fermion.redaction import redacted
 from fermion_table import StorageAccess, Table, TableNotFound, UnsafeStorage
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.local import LocalStore

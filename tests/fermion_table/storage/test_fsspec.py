@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import fermion
+from fermion.deadline import TIMEOUT_S
 from fermion.errors import InvalidArgumentError
-from fermion.remote import ATTEMPTS, TIMEOUT_S, ask, connect
+from fermion.io.remote import ATTEMPTS, ask, connect
 from fermion_table import StorageAccess, Table
 from fermion_table.storage.fsspec import FsspecStore
 

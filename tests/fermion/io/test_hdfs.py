@@ -8,8 +8,8 @@ import fsspec
 import pytest
 
 import fermion
-from fermion import remote
 from fermion.errors import StorageError
+from fermion.io import remote
 
 
 def test_without_its_client_a_url_says_what_to_install(monkeypatch):
@@ -36,7 +36,7 @@ def test_without_its_client_a_url_says_what_to_install(monkeypatch):
 )
 def test_addresses_keep_every_character(url, place, path):
     """hdfs-native's own take parts of a name for a query, and make hosts lower-case."""
-    hdfs = pytest.importorskip("fermion.hdfs", reason="the extra hdfs brings hdfs-native")
+    hdfs = pytest.importorskip("fermion.io.hdfs", reason="the extra hdfs brings hdfs-native")
     assert hdfs.Hdfs._get_kwargs_from_urls(url) == place
     assert hdfs.Hdfs._strip_protocol(url) == path
 
@@ -52,7 +52,7 @@ def test_addresses_keep_every_character(url, place, path):
     ],
 )
 def test_answers_of_the_namenode_become_errors(said, kind, code, text):
-    hdfs = pytest.importorskip("fermion.hdfs", reason="the extra hdfs brings hdfs-native")
+    hdfs = pytest.importorskip("fermion.io.hdfs", reason="the extra hdfs brings hdfs-native")
 
     def call() -> None:
         raise RuntimeError(f'RPCError("org.apache.{said}", "no\\n\\tat java.lang.Thread")')
@@ -65,7 +65,7 @@ def test_answers_of_the_namenode_become_errors(said, kind, code, text):
 
 
 def test_a_panic_and_a_lost_connection_are_no_refusals():
-    hdfs = pytest.importorskip("fermion.hdfs", reason="the extra hdfs brings hdfs-native")
+    hdfs = pytest.importorskip("fermion.io.hdfs", reason="the extra hdfs brings hdfs-native")
 
     class PanicException(BaseException):
         """As pyo3 has one."""

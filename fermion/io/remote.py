@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fermion.arguments import mapping
-from fermion.deadline import NoTimeLeft as NoTimeLeft
-from fermion.deadline import deadline as deadline
-from fermion.deadline import now
-from fermion.deadline import time_left as time_left
+from fermion.deadline import TIMEOUT_S, NoTimeLeft, deadline, now, time_left
 from fermion.errors import InvalidArgumentError, StorageDenied, StorageError, StorageTimeout
-from fermion.redaction import as_cause, has_credentials, redacted_reply
-from fermion.redaction import redacted as redacted
+from fermion.redaction import as_cause, has_credentials, redacted, redacted_reply
 
 if TYPE_CHECKING:
     import fsspec
 
-TIMEOUT_S = 60.0
-"""Seconds after which a call gives up its requests to a storage, with all that was tried again."""
 ATTEMPTS = 4
 """How often a request is sent at most: by botocore to S3, by `ask` where nobody else does."""
 BACKOFF_S_MIN = 0.1
@@ -115,7 +109,7 @@ def refuse_credentials(location: str, what: str = "") -> None:
 def _native_hdfs() -> Any:
     """The file system of HDFS without Java; None where it is not installed."""
     try:
-        from fermion.hdfs import Hdfs
+        from fermion.io.hdfs import Hdfs
     except ModuleNotFoundError as error:
         if error.name != "hdfs_native":
             raise
@@ -124,7 +118,7 @@ def _native_hdfs() -> Any:
 
 
 def renames_in_one_step(filesystem: fsspec.AbstractFileSystem) -> bool:
-    """Whether a file system has the way of `fermion.hdfs` to write a file and give it its name."""
+    """Whether a file system writes a file and gives it its name as `fermion.io.hdfs` does."""
     return hasattr(filesystem, "create_file")
 
 
@@ -161,19 +155,6 @@ class _RequestInTime:
         if left <= 0:
             raise TimeoutError("no reply in time")
         return self._request(*arguments, **{"timeout": left, **keywords})
-
-
-def check_timeout(timeout_s: Any) -> None:
-    """Refuse a time that is no positive number of seconds.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-    """
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
-        raise TypeError(f"timeout_s={timeout_s!r}: expected a number of seconds")
-    if not 0 < timeout_s < float("inf"):
-        raise InvalidArgumentError(f"timeout_s={timeout_s!r}: expected more than 0 seconds")
 
 
 def ask(
