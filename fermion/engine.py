@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     )
     from fermion.parquet.source import ParquetSource
     from fermion.predicate.polars_expression import filter_of_predicate
+    from fermion.sql.engine import isolated_database, load_duckdb
     from fermion.sql.expressions import SqlExpressions
     from fermion.statistics.bounds import EXACT_FLAGS
     from fermion.statistics.bounds import unknown as unknown_statistics
@@ -71,8 +72,10 @@ __getattr__ = load_when_asked_for(
         "filter_batch_rows": "columns.rows",
         "is_in_memory": "columns.arrow_input",
         "is_of_pandas": "columns.arrow_input",
+        "isolated_database": "sql.engine",
         "iterate_ahead": "io.read_ahead",
         "joined_batches": "columns.rows",
+        "load_duckdb": "sql.engine",
         "one_batch": "columns.rows",
         "read_ahead": "io.read_ahead",
         "read_all": "columns.batch_copies",
@@ -109,8 +112,10 @@ __all__ = [
     "is_missing",
     "is_of_pandas",
     "is_refused_range",
+    "isolated_database",
     "iterate_ahead",
     "joined_batches",
+    "load_duckdb",
     "one_batch",
     "protocols",
     "read_ahead",

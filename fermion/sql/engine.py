@@ -10,7 +10,7 @@ import importlib.util
 import json
 import threading
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -25,7 +25,6 @@ ROWS = "fermion_rows"
 """What a query calls the rows that it is given."""
 DUCKDB_VERSION_MIN = 2, 0
 _SETTINGS = {
-    "threads": "1",  # the rows stay in order, and callers bring threads of their own
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -63,8 +62,17 @@ def load_duckdb(where: str) -> Any:
     return duckdb
 
 
-def _connected() -> DuckDBPyConnection:
-    database = load_duckdb("SQL").connect(":memory:", config=_SETTINGS)
+def isolated_database(where: str = "SQL", **settings: str) -> DuckDBPyConnection:
+    """An empty database that reaches nothing outside of it; its settings can't be changed.
+
+    Parameters
+    ----------
+    where
+        For the error, as of `load_duckdb`.
+    settings
+        More of DuckDB's.
+    """
+    database = load_duckdb(where).connect(":memory:", config={**_SETTINGS, **settings})
     database.execute("SET TimeZone = 'UTC'")  # the same on every machine
     database.execute("SET lock_configuration = true")
     return database
@@ -79,7 +87,8 @@ class _Engine:
     def restart(self) -> None:
         """Begin with another database when the next one is needed."""
         self._local = threading.local()
-        self._database = PerProcess(_connected)
+        # One thread: the rows stay in order, and callers bring threads of their own.
+        self._database = PerProcess(partial(isolated_database, threads="1"))
 
     def run(self, query: str, rows: pa.RecordBatchReader) -> pa.Table:
         """The answer to a query of rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -32,6 +32,9 @@ from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import DEFAULT_ACCESS, Durability, StorageAccess
 from fermion_table.table.staged import schema_and_rows
 from fermion_table.table.table import Table
+
+if TYPE_CHECKING:
+    from fermion_table.scanning.sql import SqlResult
 
 Location = str | os.PathLike[str]
 
@@ -215,6 +218,34 @@ class Catalog:
                 f"{checked}: the list of tables names {redacted(placed.store.location)}, where no "
                 "table lies any more; repair() takes such names out of the list"
             ) from error
+
+    def sql(self, query: str) -> SqlResult:
+        """Answer a query of SQL over tables of the catalog; DuckDB computes it.
+
+        Of each table only the columns and the rows are read that the query needs.
+
+        Parameters
+        ----------
+        query
+            Such as ``"SELECT count(*) FROM db.events JOIN db.users USING (id)"``. Parts of names
+            that are no plain words go in double quotes.
+
+        Returns
+        -------
+        SqlResult
+            Rows as those of a scan, of the tables as they are now.
+
+        Raises
+        ------
+        TableNotFound
+            Names the closest tables.
+        TypeError, InvalidArgumentError
+            See `Table.sql`.
+        """
+        from fermion_table.scanning.sql import SqlResult  # pyarrow.dataset is slow to import
+
+        where = f"{redacted(self.location)}: sql"
+        return SqlResult(query, lambda name: self.table(name).scan(), where=where)
 
     def table_exists(self, name: Name) -> bool:
         """Whether there is a table of this name."""

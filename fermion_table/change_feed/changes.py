@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,13 +43,10 @@ from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
+from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.schema import PathLike, TableSchema, has_buckets
 from fermion_table.storage.store import AtomicStore, in_time
-
-if TYPE_CHECKING:
-    import pandas
-    import polars
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -63,7 +60,7 @@ CHANGE_FIELDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangeScan:
+class ChangeScan(ArrowRows):
     """Rows that were added and removed, each with what happened to it, in which commit and when.
 
     Make one with `Table.scan_changes`. Commits come in their order; of each the rows removed
@@ -234,31 +231,9 @@ class ChangeScan:
         step = step_of(self.store, snapshot, shows_level0=shows_level0(key))
         yield from self._step(replace(step, before=before, after=snapshot), keyed)
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as a table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
-
-    def to_pandas(self, **options: Any) -> pandas.DataFrame:
-        """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
-        return self.to_arrow().to_pandas(**options)
-
-    def to_polars(self) -> polars.DataFrame:
-        """The rows as a polars frame."""
-        import polars  # optional, and slow to import
-
-        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
-
     def count(self) -> int:
         """How many rows were added and removed."""
         return sum(batch.num_rows for batch in self.to_batches())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as an Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         location = location_text(self.store.location)

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 import fermion
 from fermion.cli import add_storage_options, rows_json, storage_options
-from fermion.errors import FermionError, InvalidArgumentError
+from fermion.errors import InvalidArgumentError
 from fermion_table.cli.printing import Console, print_rows
+from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.table.table import Table
 
 HELP = "answer SQL about tables and files (needs DuckDB)"
@@ -47,30 +48,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the rows of the answer."""
-    try:
-        import duckdb  # optional
-    except ImportError:
-        raise FermionError("query: needs DuckDB: pip install duckdb") from None
-    from fermion_table.scanning.arrow_dataset import ScanDataset  # pyarrow.dataset is slow
+    from fermion_table.scanning.sql import SqlResult  # pyarrow.dataset is slow to import
 
     shown = arguments.n if arguments.n is not None or arguments.json else ROWS_SHOWN
-    with ExitStack() as opened, duckdb.connect() as connection:
-        columns: set[str] = set()
+    with ExitStack() as opened:
+        scans = dict[tuple[str, ...], Any]()
         for source in arguments.sources:
             name, location = _named(source)
-            rows = ScanDataset(_scan(location, storage_options(arguments), opened))
-            columns.update(rows.schema.names)
-            connection.register(name, rows)
-        try:
-            # A query answers, and writes no file: COPY ... TO, ATTACH and extensions are refused.
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-            answer = _first(connection.sql(arguments.sql), shown)
-        except duckdb.ParserException as error:
-            hint = _hint(connection, arguments.sql, columns)
-            raise InvalidArgumentError(f"query: {error}{hint}") from error
-        except duckdb.Error as error:
-            raise InvalidArgumentError(f"query: {error}") from error
+            scans[(name,)] = _scan(location, storage_options(arguments), opened)
+        result = SqlResult(arguments.sql, scans, where="query")
+        answer = result.to_arrow() if shown is None else result.head(max(shown, 0))
     if arguments.json:
         console.print_json(rows_json(answer))
     else:
@@ -78,30 +65,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if answer.num_rows == shown:
             console.print("... there may be more rows (-n N shows more)")
     return 0
-
-
-def _hint(connection: Any, sql: str, columns: set[str]) -> str:
-    """Which columns of the query have to be quoted, as they are called like words of SQL."""
-    words = set(re.findall(r'(?<!["\w])\w+(?!["\w])', sql)) & columns
-    reserved = {
-        word
-        for word, category in connection.execute(
-            "SELECT keyword_name, keyword_category FROM duckdb_keywords()"
-        ).fetchall()
-        if category != "unreserved"
-    }
-    quoted = sorted(f'"{word}"' for word in words if word.lower() in reserved)
-    if not quoted:
-        return ""
-    return f"\nwords of SQL as columns go in double quotes: write {', '.join(quoted)}"
-
-
-def _first(relation: Any, count: int | None) -> pa.Table:
-    """The first rows of an answer; a statement such as SET has none."""
-    if relation is None:
-        return pa.table({})
-    limited = relation if count is None else relation.limit(max(count, 0))
-    return pa.table(limited)
 
 
 def _named(source: str) -> tuple[str, str]:
@@ -120,7 +83,7 @@ def _scan(location: str, options: dict[str, Any] | None, opened: ExitStack) -> A
 
 
 @dataclass(frozen=True)
-class FileRows:
+class FileRows(ArrowRows):
     """Rows of a file, as `fermion_table.scanning.arrow_dataset` reads the rows of a scan."""
 
     file: fermion.FermionFile
@@ -146,14 +109,6 @@ class FileRows:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches."""
         return self.file.iter_batches(self.columns, filter=self.filter)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as a table."""
-        return self.to_reader().read_all()
 
     def head(self, n: int = 10) -> pa.Table:
         """The first rows."""

@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, overload
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import flag, integer
+from fermion.arguments import flag, integer, integers
 from fermion.display import ShownText, facts_repr, html_facts, location_text, names_text
-from fermion.engine import read_ahead, take_batch_rows
+from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges, column_of
@@ -40,6 +40,7 @@ from fermion_table.planning.split import BATCH_ROWS, FileSplit, ReadRequest, Spl
 from fermion_table.planning.tree_plan import TreePlan, plan_trees
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader
+from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata
@@ -50,7 +51,6 @@ from fermion_table.trees.section_split import tree_splits
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas
     import polars
 
     from fermion_table.scanning.arrow_dataset import ScanDataset
@@ -66,7 +66,7 @@ FILES_AHEAD = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scan:
+class Scan(ArrowRows):
     """Rows of one snapshot: columns and filter. Nothing is read before a result is requested.
 
     Make one with `Table.scan`. It stays what it is when the table moves on, and when it is pickled;
@@ -275,20 +275,12 @@ class Scan:
             if rows_left == 0:
                 return
 
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
     def to_arrow(self) -> pa.Table:
         """The rows as a table."""
         if len(self.schema):
             return pa.Table.from_batches(self.to_batches(), schema=self.schema)
         rows = self.count()
         return pa.Table.from_batches([empty_columns(self.schema, rows)])
-
-    def to_pandas(self, **options: Any) -> pandas.DataFrame:
-        """The rows as a pandas frame; options are those of `pyarrow.Table.to_pandas`."""
-        return self.to_arrow().to_pandas(**options)
 
     @overload
     def to_polars(self, *, lazy: Literal[False] = False) -> polars.DataFrame: ...
@@ -301,11 +293,7 @@ class Scan:
 
     def to_polars(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
         """The rows as a polars frame; a lazy one reads only the columns that it uses."""
-        import polars  # optional, and slow to import
-
-        if flag(lazy, "lazy"):
-            return lazy_frame(self)
-        return polars.DataFrame(polars.from_arrow(self.to_arrow()))
+        return lazy_frame(self) if flag(lazy, "lazy") else super().to_polars()
 
     def to_dataset(self) -> ScanDataset:
         """The rows as a `pyarrow.dataset.Dataset`, into which engines push columns and filters."""
@@ -426,26 +414,68 @@ class Scan:
         n = integer(n, "n", minimum=0)
         if seed is not None:
             seed = integer(seed, "seed", minimum=0)
+        rows = self._numbered_rows
+        return self._read_rows(_drawn(rows.total, n, seed), rows)
+
+    def take(self, rows: Sequence[int] | np.ndarray | pa.Array) -> pa.Table:
+        """Rows by their numbers in the scan, in any order, with repeats.
+
+        Reads what `sample` reads.
+
+        Parameters
+        ----------
+        rows
+            From 0 to `count`, exclusive: numbers among the rows that the filter selects.
+
+        Raises
+        ------
+        TypeError
+            No integers.
+        InvalidArgumentError
+            A number that no row has.
+        """
+        wanted = integers(rows, "rows")
+        numbered = self._numbered_rows
+        outside = wanted[(wanted < 0) | (wanted >= numbered.total)]
+        if len(outside):
+            raise InvalidArgumentError(
+                f"{redacted(self.store.location)}: rows: expected numbers from 0 to "
+                f"{numbered.total:,}, exclusive, found {outside[0]}"
+            )
+        unique, places = np.unique(wanted, return_inverse=True)
+        if np.array_equal(unique, wanted):
+            return self._read_rows(unique, numbered)
+        if not len(self.schema):
+            return self._read_rows(wanted, numbered)
+        return take_table_rows(self._read_rows(unique, numbered), places)
+
+    @property
+    def _numbered_rows(self) -> _NumberedRows:
+        """How many rows there are, and in which files."""
         splits = self.plan().splits
         files = [split for split in splits if isinstance(split, FileSplit)]
         if self.limit is not None or len(files) < len(splits):
-            drawn = _drawn(self.count(), n, seed)
-            batches = _rows_at(self.to_batches(), drawn)
-        else:
-            with until_expiry(self.store, self.snapshot):
-                counts = [self.reader.count_file(file) for file in files]
-            drawn = _drawn(sum(counts), n, seed)
-            batches = self._rows_of_files(files, counts, drawn)
+            return _NumberedRows(self.count(), None)
+        with until_expiry(self.store, self.snapshot):
+            counts = [self.reader.count_file(file) for file in files]
+        return _NumberedRows(sum(counts), list(zip(files, counts, strict=True)))
+
+    def _read_rows(self, numbers: np.ndarray, rows: _NumberedRows) -> pa.Table:
+        """Rows by their numbers, ascending, each at most once."""
         if not len(self.schema):
-            return pa.Table.from_batches([empty_columns(self.schema, len(drawn))])
+            return pa.Table.from_batches([empty_columns(self.schema, len(numbers))])
+        if rows.files is None:
+            batches = _rows_at(self.to_batches(), numbers)
+        else:
+            batches = self._rows_of_files(rows.files, numbers)
         return pa.Table.from_batches(batches, schema=self.schema)
 
     def _rows_of_files(
-        self, files: Sequence[FileSplit], counts: Sequence[int], drawn: np.ndarray
+        self, files: Sequence[tuple[FileSplit, int]], drawn: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
         """Rows by their numbers in the scan, from the files that hold any."""
         start = 0
-        for file, count in zip(files, counts, strict=True):
+        for file, count in files:
             low, high = np.searchsorted(drawn, (start, start + count))
             if low < high:
                 with until_expiry(self.store, self.snapshot):
@@ -486,10 +516,6 @@ class Scan:
         """
         return self.io.as_dict()
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as an Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
     def __repr__(self) -> str:
         return facts_repr(f"Scan of {location_text(self.store.location)}", self._facts())
 
@@ -504,6 +530,13 @@ class Scan:
             "limit": self.limit,
             "mode": None if self.mode == "snapshot" else self.mode,
         }
+
+
+class _NumberedRows(NamedTuple):
+    """How many rows a scan has; and its files with the rows of each, or None if it merges any."""
+
+    total: int
+    files: Sequence[tuple[FileSplit, int]] | None
 
 
 def _drawn(total: int, n: int, seed: int | None) -> np.ndarray:

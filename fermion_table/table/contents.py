@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import pyarrow as pa
 
+from fermion.redaction import redacted
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     import duckdb
     import pandas
     import polars
+
+    from fermion_table.scanning.sql import SqlResult
 
 
 def head(self: HasState, n: int = 10) -> pa.Table:
@@ -88,6 +91,36 @@ def to_duckdb(
         None: DuckDB's default one.
     """
     return scan(self).to_duckdb(connection)
+
+
+def sql(self: HasState, query: str) -> SqlResult:
+    """Answer a query of SQL, in which this table is called ``this``; DuckDB computes it.
+
+    Only the columns and the rows are read that it needs: filters skip files, stripes and pages.
+
+    Parameters
+    ----------
+    query
+        Such as ``"SELECT city, max(price) FROM this WHERE year = 2025 GROUP BY city"``. Columns
+        that are called like words of SQL (``at``, ``order``) go in double quotes.
+
+    Returns
+    -------
+    SqlResult
+        Rows as those of a scan: ``to_arrow()``, ``to_pandas()``, ``to_polars()``, ``head()``.
+
+    Raises
+    ------
+    TypeError
+        The query is no text.
+    InvalidArgumentError
+        DuckDB is not installed (the extra ``duckdb``); or the query is wrong, several, or one that
+        writes: says what to call instead.
+    """
+    from fermion_table.scanning.sql import SqlResult  # pyarrow.dataset is slow to import
+
+    where = f"{redacted(self._state.location)}: sql"
+    return SqlResult(query, {("this",): scan(self)}, where=where)
 
 
 def arrow_c_stream(self: HasState, requested_schema: object | None = None) -> object:

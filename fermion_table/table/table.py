@@ -363,6 +363,7 @@ class Table:
     to_pandas = contents.to_pandas
     to_polars = contents.to_polars
     to_duckdb = contents.to_duckdb
+    sql = contents.sql
 
     # Read: rows, and what changed them.
     scan = reading.scan

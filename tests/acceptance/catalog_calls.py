@@ -74,6 +74,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Catalog.rename_table": _of_catalog(lambda c: c, "rename_table", old="t", new="db.other"),
     "Catalog.repair": _of_catalog(lambda c: c, "repair", dry_run=False),
+    "Catalog.sql": _of_catalog(lambda c: c, "sql", query="FROM t"),
     "Catalog.table": _of_catalog(lambda c: c, "table", name="t", version="first", branch="main"),
     "Catalog.table_exists": _of_catalog(lambda c: c, "table_exists", name="t"),
     "Catalog.tables": _of_catalog(_with_namespace, "tables", namespace="empty", pattern="t*"),

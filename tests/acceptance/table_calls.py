@@ -412,6 +412,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
     ),
     "Table.set_properties": _of_table("set_properties", updates={"a.b": "c"}, remove=["c"]),
+    "Table.sql": _of_table("sql", query="FROM this"),
     "Table.to_duckdb": _of_table("to_duckdb", connection=None),
     "Table.to_pandas": _of_table("to_pandas"),
     "Table.to_polars": _of_table("to_polars", lazy=True),
