@@ -443,9 +443,7 @@ class Scan(ArrowRows):
                 f"{numbered.total:,}, exclusive, found {outside[0]}"
             )
         unique, places = np.unique(wanted, return_inverse=True)
-        if np.array_equal(unique, wanted):
-            return self._read_rows(unique, numbered)
-        if not len(self.schema):
+        if not len(self.schema) or np.array_equal(unique, wanted):
             return self._read_rows(wanted, numbered)
         return take_table_rows(self._read_rows(unique, numbered), places)
 

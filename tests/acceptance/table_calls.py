@@ -244,6 +244,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Scan.min_max": _of(Table.scan, "min_max", column="id"),
     "Scan.sample": _of(Table.scan, "sample", n=1, seed=1),
     "Scan.select": _of(Table.scan, "select", columns=["id"]),
+    "Scan.take": _of(Table.scan, "take", rows=[0]),
     "Scan.to_duckdb": _of(Table.scan, "to_duckdb", connection=None),
     "Scan.to_pandas": _of(Table.scan, "to_pandas"),
     "Scan.to_polars": _of(Table.scan, "to_polars", lazy=True),

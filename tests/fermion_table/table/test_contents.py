@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -157,6 +158,42 @@ def test_every_row_is_drawn_as_often(table: Table) -> None:
 def test_a_sample_opens_only_files_that_hold_a_row_of_it(table: Table) -> None:
     scan = table.scan()
     assert scan.sample(1, seed=5).num_rows == 1
+    assert scan.io_stats["files"] == 1
+
+
+@pytest.mark.parametrize("name", ["table", "keyed"])
+@pytest.mark.parametrize("filter", [None, "city = 'Rome'", "id % 7 = 3"])
+def test_rows_are_taken_by_their_place_in_the_scan(
+    name: str, filter: str | None, request: pytest.FixtureRequest
+) -> None:
+    scan = request.getfixturevalue(name).scan(filter=filter)
+    shown = scan.to_arrow()
+    last = shown.num_rows - 1
+    for rows in ([last, 0, 5, 5, 3], [], list(range(last + 1)), np.array([2], np.uint8)):
+        assert scan.take(rows) == shown.take(pa.array(rows, pa.int64()))
+    assert scan.take(pa.array([1, 0])) == shown.take([1, 0])
+    assert scan.select([]).take([3, 3, 1]).num_rows == 3
+    assert scan.head_scan(4).take([3]) == shown.slice(3, 1)
+    assert pickle.loads(pickle.dumps(scan)).take([1]) == shown.slice(1, 1)
+
+
+def test_rows_that_are_not_there_are_not_taken(table: Table, empty: Table) -> None:
+    for number in (-1, 90, 1 << 62):
+        with pytest.raises(InvalidArgumentError, match=f"from 0 to 90, exclusive, found {number}"):
+            table.scan().take([0, number])
+    with pytest.raises(InvalidArgumentError, match="from 0 to 4, exclusive, found 4"):
+        table.scan(limit=4).take([4])
+    with pytest.raises(InvalidArgumentError, match="from 0 to 0"):
+        empty.scan().take([0])
+    assert empty.scan().take([]) == empty.to_arrow()
+    for wrong in (5, "12", [1.5], [True], [None], None):
+        with pytest.raises((TypeError, InvalidArgumentError), match="rows"):
+            table.scan().take(wrong)  # type: ignore[arg-type]
+
+
+def test_taking_a_row_opens_its_file_alone(table: Table) -> None:
+    scan = table.scan()
+    assert scan.take([30, 26, 30])["id"].to_pylist() == [30, 26, 30]
     assert scan.io_stats["files"] == 1
 
 
