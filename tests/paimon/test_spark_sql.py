@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fermion_table import Table
+from fermion_table import Table, lit
 from tests.kit.tables.merge_rows import batch_of
 from tests.kit.tables.paimon_histories import rows_of, schema_of
 from tests.paimon.environment import SECONDS_MAX, carried_out
@@ -37,7 +37,8 @@ def carry_out(table: Table, statement: dict[str, Any], history: dict) -> None:
         table.delete(statement["where"])
         return
     if statement["kind"] == "update":
-        table.update(statement["where"], statement["set"])
+        values = {name: lit(value) for name, value in statement["set"].items()}
+        table.update(statement["where"], values)
         return
     schema = schema_of(history)
     rows = batch_of(rows_of(statement["rows"], schema), schema)
