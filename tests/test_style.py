@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 
 PROJECT = Path(__file__).resolve().parent.parent
+DOCS = PROJECT / "docs"
 PACKAGES = ("fermion", "fermion_table", "spark_ext")
 LINES_MAX = 800  # a file holds one idea, and is not cut only to be short
+STEPS_MAX = 15  # of a way through the code that docs/architecture.md tells
 BANNED_WORDS = {"util", "utils", "common", "core", "helper", "helpers", "manager"}
 GATHERING = {"__init__.py", "__main__.py", "engine.py"}
 SOURCE_SUFFIXES = {".py", ".pyi", ".pyx", ".pxd", ".pxi", ".h", ".c"}
 ENTRY_POINTS = {"fermion.commands"}  # groups of pyproject.toml, which look like modules
+DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 # Spelled in two pieces, so that this file does not match itself.
 MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:" + r"work|home|root|Users|tmp)/" + r"\w")
 
@@ -380,15 +383,39 @@ def test_no_test_module_is_imported():
 
 def test_every_dotted_name_in_comments_and_docstrings_resolves():
     """`fermion_table.commit.conflict`, `fermion.FermionFile.take`: what it names must exist."""
-    dotted = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
     gone = [
         f"{name_of(file)}:{line}: {name}"
         for file in SOURCES
         for text, line in prose_of(file)
-        for name in dotted.findall(text)
+        for name in DOTTED.findall(text)
         if name not in ENTRY_POINTS and not resolves(name)
     ]
     assert gone == []
+
+
+def test_every_dotted_name_in_documents_for_developers_resolves():
+    """Other pages have names of properties, which look like modules."""
+    pages = [*DOCS.glob("design/*.md"), DOCS / "architecture.md", PROJECT / "CONTRIBUTING.md"]
+    assert len(pages) > 10
+    gone = [
+        f"{name_of(page)}: {name}"
+        for page in pages
+        for name in DOTTED.findall(page.read_text())
+        if name not in ENTRY_POINTS and not resolves(name)
+    ]
+    assert gone == []
+
+
+@pytest.mark.parametrize("title", ["A batch in", "A filter out"])
+def test_each_step_of_the_two_ways_names_what_decides(title: str):
+    """At most fifteen steps, each with a module and an object in it."""
+    text = (DOCS / "architecture.md").read_text()
+    (section,) = re.findall(rf"^## {title}$(.+?)^## ", text, re.M | re.S)
+    steps = re.findall(r"^\d+\. .+\n(?: .+\n)*", section, re.M)
+    assert [int(step.partition(".")[0]) for step in steps] == [*range(1, len(steps) + 1)]
+    assert 10 <= len(steps) <= STEPS_MAX
+    silent = [step for step in steps if not {*DOTTED.findall(step)} - MODULE_NAMES]
+    assert silent == []
 
 
 def test_every_file_that_comments_and_docstrings_name_exists():
