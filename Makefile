@@ -119,8 +119,8 @@ test-paimon: setup-spark paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
 test-recipes: $(RECIPES_READY)
-	@$(RECIPES)/bin/python -m pytest -q tests/test_training_data.py tests/test_readme.py \
-		-k "training_data or other_libraries"
+	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
+		-k "torch_dataset or other_libraries"
 
 docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"

@@ -44,6 +44,12 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.statistics.bounds import EXACT_FLAGS
     from fermion.statistics.bounds import unknown as unknown_statistics
     from fermion.statistics.keys import unscaled_integer
+    from fermion.training.batch import TrainingBatch
+    from fermion.training.blocks import Rows as BlockRows
+    from fermion.training.blocks import Units as TrainingUnits
+    from fermion.training.epoch import Last
+    from fermion.training.order import Shuffle
+    from fermion.training.reader import TrainingOptions, TrainingReader, TrainingStats
 
 __getattr__ = load_when_asked_for(
     "fermion",
@@ -59,10 +65,18 @@ __getattr__ = load_when_asked_for(
         "renames_in_one_step": "io.remote",
         "storage_error": "io.remote",
         "BatchCopier": "columns.batch_copies",
+        "BlockRows": "training.blocks:Rows",
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
         "SqlExpressions": "sql.expressions",
+        "Last": "training.epoch",
+        "Shuffle": "training.order",
+        "TrainingBatch": "training.batch",
+        "TrainingOptions": "training.reader",
+        "TrainingReader": "training.reader",
+        "TrainingStats": "training.reader",
+        "TrainingUnits": "training.blocks:Units",
         "copied_array": "columns.batch_copies",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
@@ -94,9 +108,17 @@ __getattr__ = load_when_asked_for(
 __all__ = [
     "EXACT_FLAGS",
     "BatchCopier",
+    "BlockRows",
     "BoundedCache",
+    "Last",
     "ParquetSource",
+    "Shuffle",
     "SqlExpressions",
+    "TrainingBatch",
+    "TrainingOptions",
+    "TrainingReader",
+    "TrainingStats",
+    "TrainingUnits",
     "ask",
     "check_filled",
     "connect",

@@ -42,6 +42,11 @@ class _ColumnNames(tuple[Any, ...]):
         return name in self._found
 
 
+TRAINING_LANES = 64
+TRAINING_WINDOW_ROWS = 1 << 20
+"""Of a `TrainingReader`; here, as files and scans name them without importing it."""
+
+
 @dataclass(frozen=True, slots=True)
 class SortKey:
     """One column of a sort order.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,14 @@ from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
 from fermion.io.opening import open_source
 from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
-from fermion.options import ReadOptions, SortKey, read_options, thread_count
+from fermion.options import (
+    TRAINING_LANES,
+    TRAINING_WINDOW_ROWS,
+    ReadOptions,
+    SortKey,
+    read_options,
+    thread_count,
+)
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import (
@@ -35,6 +42,11 @@ from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import Query, StripeFilter, StripeReader
 from fermion.reading.verify import VerifyReport, verify_again
+
+if TYPE_CHECKING:
+    from fermion.training.epoch import Last
+    from fermion.training.order import Shuffle
+    from fermion.training.reader import TrainingReader
 
 # Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
 LOCAL_GAP_AND_SPAN = 32 * 1024, 4 * 1024 * 1024  # bytes
@@ -408,6 +420,85 @@ class FermionFile:
         pairs = zip(found.columns, projected, strict=True)
         taken = [take_rows(array, places, column.node) for array, column in pairs]
         return pa.Table.from_arrays(taken, schema=found.schema)
+
+    def training(
+        self,
+        columns: Sequence[ColumnName] | None = None,
+        *,
+        filter: Any = None,
+        batch_rows: int,
+        seed: int = 0,
+        shuffle: Shuffle | None = "rows",
+        rank: int | None = None,
+        world_size: int | None = None,
+        last: Last = "short",
+        lanes: int = TRAINING_LANES,
+        window_rows: int = TRAINING_WINDOW_ROWS,
+        threads: int | None = None,
+        fill: Mapping[str, Any] | None = None,
+        mask: bool = False,
+    ) -> TrainingReader:
+        """Rows for training a model, shuffled, as any number of ranks and workers share them.
+
+        Parameters
+        ----------
+        columns, filter
+            As of `read`. Rows that the filter does not select are left out of the batches.
+        batch_rows
+            Rows of a batch, of one rank.
+        seed
+            Of the random order.
+        shuffle
+            ``"rows"``: blocks of rows come in random order, and the rows of many blocks are mixed;
+            ``"blocks"``: only the former; ``"batches"``: all rows with one ``batch_id`` come
+            together, batch ids in random order; None: rows in their order.
+        rank, world_size
+            Which part of each global step of ``batch_rows * world_size`` rows this reader gives;
+            None: that of torch.distributed if it is in use, else ``RANK`` and ``WORLD_SIZE`` of the
+            environment, else all.
+        last
+            What becomes of rows that make no full step: ``"short"``: they are a step with fewer
+            rows; ``"drop"``: they are left out; ``"repeat"``: rows from the start of the epoch's
+            order fill the step.
+        lanes
+            Among how many streams of blocks a batch is divided; a property of the order.
+        window_rows
+            Rows of all lanes that are mixed with each other and held in memory; a property of the
+            order.
+        threads
+            That read; None takes the number of processors.
+        fill
+            What stands for nulls, by column, in columns that are NumPy arrays.
+        mask
+            Whether `TrainingBatch.mask` tells where nulls are.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        InvalidArgumentError
+            An argument has a value that is not possible here.
+        TypeError
+        """
+        # Not at the top: few who read files train, and others should not wait for the import.
+        from fermion.reading.training_blocks import FileBlocks
+        from fermion.training.reader import TrainingOptions, TrainingReader
+
+        return TrainingReader(
+            FileBlocks(self, columns, filter),
+            TrainingOptions(
+                batch_rows=batch_rows,
+                seed=seed,
+                shuffle=shuffle,
+                rank=rank,
+                world_size=world_size,
+                last=last,
+                lanes=lanes,
+                window_rows=window_rows,
+                threads=threads,
+                fill=fill,
+                mask=mask,
+            ),
+        )
 
     def batches(self) -> tuple[np.ndarray, np.ndarray]:
         """Every batch of a file in batch mode, in order: its id and its rows, ``int64`` each.

@@ -18,6 +18,7 @@ from fermion.display import ShownText, facts_repr, html_facts, location_text, na
 from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
+from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_columns
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     import duckdb
     import polars
 
+    from fermion.engine import Last, Shuffle, TrainingReader
     from fermion_table.scanning.arrow_dataset import ScanDataset
 from fermion_table.planning.plan import plan_scan, splits_of
 
@@ -481,6 +483,86 @@ class Scan(ArrowRows):
                 rows = RowRanges.from_indices(numbers)
                 yield from self.reader.read_file(file, rows=rows)
             start += count
+
+    def training(
+        self,
+        *,
+        batch_rows: int,
+        seed: int = 0,
+        shuffle: Shuffle | None = "rows",
+        rank: int | None = None,
+        world_size: int | None = None,
+        last: Last = "short",
+        lanes: int = TRAINING_LANES,
+        window_rows: int = TRAINING_WINDOW_ROWS,
+        threads: int | None = None,
+        fill: Mapping[str, Any] | None = None,
+        mask: bool = False,
+    ) -> TrainingReader:
+        """The rows for training a model, shuffled, as any number of ranks and workers share them.
+
+        Rows that the filter does not select, and those of a primary-key table that are replaced by
+        others which are yet to be merged, are left out of the batches after they were dealt.
+
+        Parameters
+        ----------
+        batch_rows
+            Rows of a batch, of one rank.
+        seed
+            Of the random order.
+        shuffle
+            ``"rows"``: blocks of rows come in random order, and the rows of many blocks are mixed;
+            ``"blocks"``: only the former; ``"batches"``: all rows with one ``batch_id`` come
+            together, batch ids in random order; None: rows in their order.
+        rank, world_size
+            Which part of each global step of ``batch_rows * world_size`` rows this reader gives;
+            None: that of torch.distributed if it is in use, else ``RANK`` and ``WORLD_SIZE`` of the
+            environment, else all.
+        last
+            What becomes of rows that make no full step: ``"short"``: they are a step with fewer
+            rows; ``"drop"``: they are left out; ``"repeat"``: rows from the start of the epoch's
+            order fill the step.
+        lanes
+            Among how many streams of blocks a batch is divided; a property of the order.
+        window_rows
+            Rows of all lanes that are mixed with each other and held in memory; a property of the
+            order.
+        threads
+            That read; None takes the number of processors.
+        fill
+            What stands for nulls, by column, in columns that are NumPy arrays.
+        mask
+            Whether `TrainingBatch.mask` tells where nulls are.
+
+        Raises
+        ------
+        ColumnNotFoundError
+        InvalidArgumentError
+            An argument has a value that is not possible here.
+        TypeError
+        """
+        # Not at the top: few who scan train, and others should not wait for the import.
+        from fermion.engine import TrainingOptions, TrainingReader
+        from fermion_table.scanning.training_blocks import ScanBlocks
+
+        if self.limit is not None:
+            raise InvalidArgumentError("a scan with a limit can't be trained from: it has no order")
+        return TrainingReader(
+            ScanBlocks(self),
+            TrainingOptions(
+                batch_rows=batch_rows,
+                seed=seed,
+                shuffle=shuffle,
+                rank=rank,
+                world_size=world_size,
+                last=last,
+                lanes=lanes,
+                window_rows=window_rows,
+                threads=threads,
+                fill=fill,
+                mask=mask,
+            ),
+        )
 
     def head_scan(self, n: int | None) -> Scan:
         """The same with at most ``n`` rows."""

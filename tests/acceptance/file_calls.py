@@ -105,6 +105,19 @@ def _of(call: Callable[..., Any], **arguments: Any) -> Callable[[Path], Case]:
 
 FILE, NEW, PARQUET = Path("rows.fermion"), Path("new.fermion"), Path("rows.parquet")
 ASKED = {"columns": ["id"], "filter": "id > 1", "rows": (0, 2)}
+TRAINING = {
+    "batch_rows": 2,
+    "seed": 3,
+    "shuffle": "rows",
+    "rank": 0,
+    "world_size": 2,
+    "last": "short",
+    "lanes": 4,
+    "window_rows": 100,
+    "threads": 1,
+    "fill": {"id": 0},
+    "mask": True,
+}
 READ_OPTIONS = {
     "threads": 1,
     "prefetch_bytes": 4096,
@@ -157,6 +170,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "FermionFile.read": _of_file("read", **ASKED),
     "FermionFile.read_batch": _of_file("read_batch", "batches.fermion", batch_id=5, columns=["id"]),
     "FermionFile.take": _of_file("take", indices=[1], columns=["id"]),
+    "FermionFile.training": _of_file("training", columns=["id"], filter="id >= 0", **TRAINING),
     "ReadOptions": _of(ReadOptions, **READ_OPTIONS),
     "ReadOptions.with_overrides": _of(ReadOptions().with_overrides, overrides={"threads": 1}),
     "SortKey": _of(SortKey, name="id", descending=True, nulls_first=True),

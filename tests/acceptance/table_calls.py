@@ -20,6 +20,7 @@ from fermion_table import (
     lit,
 )
 from fermion_table.engine import BufferPool, CommitMetadata, FoundRows, stage_table
+from tests.acceptance.file_calls import TRAINING
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
 ROWS = {"id": [1, 2, 3], "name": ["a", "b", "c"]}
@@ -248,6 +249,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Scan.to_duckdb": _of(Table.scan, "to_duckdb", connection=None),
     "Scan.to_pandas": _of(Table.scan, "to_pandas"),
     "Scan.to_polars": _of(Table.scan, "to_polars", lazy=True),
+    "Scan.training": _of(Table.scan, "training", **TRAINING),
     "Scan.where": _of(Table.scan, "where", filter="id > 1"),
     "ScanPlan.tasks": _of(lambda t: t.scan().plan(), "tasks", bytes_target=4096, tasks_min=2),
     "SchemaUpdate.add_column": _of(

@@ -1,0 +1,1 @@
+"""Rows into models: a shuffled order that any number of machines shares, and its readers."""

@@ -1,0 +1,407 @@
+"""The reader of an epoch: batches of one rank, in an order that all ranks share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from fermion.arguments import flag, integer
+from fermion.display import facts_repr
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.forks import ThreadPool, cached_property
+from fermion.io.read_ahead import iterate_ahead
+from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
+from fermion.training.batch import (
+    NullRule,
+    TrainingBatch,
+    fill_scalar,
+    is_numeric,
+    make_batch,
+)
+from fermion.training.blocks import BLOCK_ROWS, Blocks, BlockSource, Units
+from fermion.training.epoch import Epoch, Last, Share, SlotEpoch, UnitEpoch
+from fermion.training.order import EpochOrder, Shuffle, UnitOrder
+
+if TYPE_CHECKING:
+    from fermion.training.torch_dataset import TorchDataset
+
+BATCHES_AHEAD = 2
+"""Batches that wait for the consumer, so that the one in use is the third."""
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """What a `TrainingReader` is asked for; see there."""
+
+    batch_rows: int
+    seed: int = 0
+    shuffle: Shuffle | None = "rows"
+    rank: int | None = None
+    world_size: int | None = None
+    last: Last = "short"
+    lanes: int = TRAINING_LANES
+    window_rows: int = TRAINING_WINDOW_ROWS
+    threads: int | None = None
+    fill: Mapping[str, Any] | None = None
+    mask: bool = False
+
+    def __post_init__(self) -> None:
+        least = {"batch_rows": 1, "seed": 0, "lanes": 1, "window_rows": 1, "threads": 1}
+        for name, minimum in least.items():
+            value = getattr(self, name)
+            if value is not None or name != "threads":
+                object.__setattr__(self, name, integer(value, name, minimum=minimum))
+        flag(self.mask, "mask")
+        if self.shuffle == "batches" and self.last == "repeat":
+            raise InvalidArgumentError(
+                "last='repeat': batches are never split, so none comes twice"
+            )
+        _one_of(self.shuffle, "shuffle", (*get_args(Shuffle), None))
+        _one_of(self.last, "last", get_args(Last))
+        if self.fill is not None and not isinstance(self.fill, Mapping):
+            found = type(self.fill).__name__
+            raise TypeError(f"fill={self.fill!r}: expected values by column, found {found}")
+        rank, world_size = self.rank, self.world_size
+        if rank is None and world_size is None:
+            rank, world_size = _place_in_world()
+        elif rank is None or world_size is None:
+            raise InvalidArgumentError("rank and world_size: expected both or neither")
+        world_size = integer(world_size, "world_size", minimum=1)
+        rank = integer(rank, "rank", minimum=0)
+        if rank >= world_size:
+            raise InvalidArgumentError(f"rank={rank}: expected 0 to {world_size - 1}")
+        object.__setattr__(self, "rank", rank)
+        object.__setattr__(self, "world_size", world_size)
+
+
+@dataclass
+class TrainingStats:
+    """What a reader has done so far, in this process.
+
+    Attributes
+    ----------
+    rows, batches
+        That were given out.
+    bytes_read
+        That were requested from storage.
+    seconds
+        From the first batch that was asked for to the last one that was given out.
+    seconds_waited
+        Of these, how long the consumer waited for batches.
+    """
+
+    rows: int = 0
+    batches: int = 0
+    bytes_read: int = 0
+    seconds: float = 0.0
+    seconds_waited: float = 0.0
+    _started: float | None = None
+
+    def add_wait(self, asked: float, given: float) -> None:
+        """Count that the consumer waited between two readings of the clock."""
+        if self._started is None:
+            self._started = asked
+        self.seconds_waited += given - asked
+        self.seconds = given - self._started
+
+    @property
+    def rows_per_second(self) -> float:
+        """Of `rows` and `seconds`."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+
+class TrainingReader:
+    """Rows of one snapshot or file, epoch after epoch, for one rank of several.
+
+    For the same rows, seed, epoch, ``lanes``, ``window_rows`` and ``batch_rows * world_size`` the
+    union over ranks of a global step is the same for every number of ranks, workers and threads.
+    With ``last="short"`` every row comes once an epoch. A pickled reader goes on where it stood.
+
+    Make one with `Scan.training` or `FermionFile.training`.
+
+    Parameters
+    ----------
+    source
+        Where rows come from.
+    options
+        As of `Scan.training`.
+    """
+
+    def __init__(self, source: BlockSource, options: TrainingOptions) -> None:
+        self._source, self._options = source, options
+        self._rule = _null_rule(source.schema, options)
+        self._pool = ThreadPool(options.threads or os.cpu_count() or 1)
+        self._epoch, self._place, self._step = 0, 0, 0
+        self._stats = TrainingStats()
+        if options.shuffle == "batches":
+            self._units  # noqa: B018 - rows that are not in batches are an error now
+        elif options.last == "drop" and int(source.slots.sum()) < self._share.step_rows:
+            raise InvalidArgumentError(
+                f"batch_rows={options.batch_rows}, world_size={self.world_size}: a global step has "
+                f"more than the {source.slots.sum()} rows that there are, so that with last='drop' "
+                "an epoch has no step"
+            )
+
+    def __reduce__(self) -> tuple[Callable[..., TrainingReader], tuple[Any, ...]]:
+        at = self._epoch, self._place, self._step
+        return _reader_at, (self._source, self._options, at)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a batch."""
+        return self._source.schema
+
+    @property
+    def rank(self) -> int:
+        """The number of this rank, from 0."""
+        return self._options.rank or 0
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return self._options.world_size or 1
+
+    @cached_property
+    def _share(self) -> Share:
+        options = self._options
+        return Share(self.rank, self.world_size, options.batch_rows, options.last)
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        return Blocks.cut(self._source.slots, BLOCK_ROWS)
+
+    @cached_property
+    def _units(self) -> Units:
+        return self._source.units()
+
+    def _make_epoch(self, number: int) -> Epoch:
+        options, source = self._options, self._source
+        read = self._share, self._rule, self._pool
+        if options.shuffle == "batches":
+            units = self._units
+            rows = np.bincount(units.numbers, units.stops - units.starts).astype(np.int64)
+            units_order = UnitOrder(rows, seed=options.seed, epoch=number)
+            return UnitEpoch(source, units, units_order, *read)
+        order = EpochOrder(
+            self._blocks.slots,
+            shuffle=options.shuffle,
+            seed=options.seed,
+            epoch=number,
+            lanes=options.lanes,
+            window_slots=options.window_rows,
+        )
+        return SlotEpoch(source, self._blocks, order, *read)
+
+    def __iter__(self) -> Iterator[TrainingBatch]:
+        """The batches of the epoch where the reader stands; then it stands at the next one."""
+        return self.epoch(self._epoch)
+
+    def epoch(self, number: int) -> Iterator[TrainingBatch]:
+        """The batches of an epoch: from its start, or from where the reader stands in it.
+
+        Every rank gets as many. With a filter, and in a primary-key table with rows that are yet to
+        be merged, rows are left out after they were dealt: batches have fewer rows then.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A column has nulls, and nothing says what becomes of them.
+        """
+        number = integer(number, "number", minimum=0)
+        if number != self._epoch:
+            self._epoch, self._place, self._step = number, 0, 0
+        return self._given_out(number, self._place, self._step)
+
+    def _given_out(self, epoch: int, place: int, step: int) -> Iterator[TrainingBatch]:
+        made = self.batches_of(epoch, place, step)
+        ahead = iterate_ahead(made, BATCHES_AHEAD + 1)
+        stats = self._stats
+        while True:
+            asked = time.perf_counter()
+            item = next(ahead, None)
+            stats.add_wait(asked, time.perf_counter())
+            if item is None:
+                self._epoch, self._place, self._step = epoch + 1, 0, 0
+                return
+            batch, place = item
+            self._epoch, self._place, self._step = epoch, place, batch.step + 1
+            stats.rows += batch.num_rows
+            stats.batches += 1
+            yield batch
+
+    def batches_of(
+        self, epoch: int, place: int = 0, step: int = 0, *, worker: int = 0, workers: int = 1
+    ) -> Iterator[tuple[TrainingBatch, int]]:
+        """Batches, each with the place in the order after it; they are made when asked for.
+
+        Parameters
+        ----------
+        place, step
+            Where to begin.
+        worker, workers
+            The steps whose numbers leave ``worker`` when divided by ``workers``.
+        """
+        steps = self._make_epoch(epoch)
+        try:
+            while (end := steps.step_end(place)) is not None:
+                if step % workers == worker:
+                    rows = steps.rows(place)
+                    yield make_batch(self.schema, rows, self._rule, epoch=epoch, step=step), end
+                place, step = end, step + 1
+        finally:
+            steps.close()
+
+    def __len__(self) -> int:
+        """Batches of an epoch, the same for every rank."""
+        steps, place, count = self._make_epoch(0), 0, 0
+        if self._options.shuffle != "batches":
+            rows, step_rows = int(self._source.slots.sum()), self._share.step_rows
+            return rows // step_rows if self._options.last == "drop" else -(-rows // step_rows)
+        while (end := steps.step_end(place)) is not None:
+            place, count = end, count + 1
+        return count
+
+    def count(self) -> int:
+        """Rows of an epoch, of all ranks; reads the columns of a filter, and keys to be merged."""
+        return self._source.count()
+
+    def stats(self) -> TrainingStats:
+        """What this reader has done so far, in this process: a copy."""
+        return replace(self._stats, bytes_read=self._source.bytes_read())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the reader stands, as JSON values: after the batch that was given out last.
+
+        It does not depend on the rank, and another reader of the same rows, order and seed goes on
+        from it, with any ``world_size`` and ``batch_rows``.
+        """
+        return {
+            "version": STATE_VERSION,
+            "epoch": self._epoch,
+            "place": self._place,
+            "step": self._step,
+            "plan": self._plan(),
+        }
+
+    def _plan(self) -> dict[str, Any]:
+        options = self._options
+        schema = hashlib.sha256(str(self.schema.remove_metadata()).encode()).hexdigest()
+        return {
+            **self._source.identity,
+            "columns": schema[:16],
+            "slots": int(self._source.slots.sum()),
+            "seed": options.seed,
+            "shuffle": options.shuffle,
+            "lanes": options.lanes,
+            "window_rows": options.window_rows,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from where another reader stood.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The state is of other rows, of another order or version; the reader stays where it was.
+        TypeError
+            It is no state.
+        """
+        names = ("version", "epoch", "place", "step", "plan")
+        if not isinstance(state, Mapping) or any(name not in state for name in names):
+            raise TypeError(f"state: expected what state_dict() gives, found {state!r:.200}")
+        if state["version"] != STATE_VERSION:
+            raise InvalidArgumentError(
+                f"state: version {state['version']!r}, expected {STATE_VERSION}"
+            )
+        own, other = self._plan(), state["plan"]
+        if not isinstance(other, Mapping):
+            raise TypeError(f"state['plan']: expected a mapping, found {other!r:.200}")
+        differing = [
+            f"{name} was {other.get(name)!r} and is {own.get(name)!r}"
+            for name in dict.fromkeys([*own, *other])
+            if own.get(name) != other.get(name)
+        ]
+        if differing:
+            raise InvalidArgumentError(f"state of another plan: {', '.join(differing)}")
+        epoch, place, step = (
+            integer(state[name], f"state[{name!r}]", minimum=0) for name in names[1:4]
+        )
+        self._epoch, self._place, self._step = epoch, place, step
+
+    def torch_dataset(self, *, tensors: bool = True) -> TorchDataset:
+        """The batches as a `torch.utils.data.IterableDataset`, for a loader's ``batch_size=None``.
+
+        Parameters
+        ----------
+        tensors
+            Give dicts of tensors (`TrainingBatch.to_torch`); False: batches.
+        """
+        from fermion.training.torch_dataset import TorchDataset  # torch is slow to import
+
+        return TorchDataset(self, tensors=flag(tensors, "tensors"))
+
+    def __repr__(self) -> str:
+        options = self._options
+        facts = {
+            **self._source.identity,
+            "batch_rows": options.batch_rows,
+            "shuffle": options.shuffle,
+            "seed": options.seed,
+            "rank": f"{self.rank} of {self.world_size}",
+            "at": f"epoch {self._epoch}, step {self._step}",
+        }
+        return facts_repr("TrainingReader", facts)
+
+
+def _reader_at(
+    source: BlockSource, options: TrainingOptions, at: tuple[int, int, int]
+) -> TrainingReader:
+    reader = TrainingReader(source, options)
+    reader._epoch, reader._place, reader._step = at
+    return reader
+
+
+def _one_of(value: Any, name: str, allowed: Sequence[Any]) -> None:
+    if not any(value is each or (isinstance(value, str) and value == each) for each in allowed):
+        raise InvalidArgumentError(
+            f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}"
+        )
+
+
+def _place_in_world() -> tuple[int, int]:
+    """Rank and number of ranks: of torch.distributed if in use, of the environment, or one."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None or world_size is None:
+        return 0, 1
+    if not (rank.isdecimal() and world_size.isdecimal()):
+        raise InvalidArgumentError(
+            f"RANK={rank!r}, WORLD_SIZE={world_size!r} in the environment: expected integers"
+        )
+    return int(rank), int(world_size)
+
+
+def _null_rule(schema: pa.Schema, options: TrainingOptions) -> NullRule:
+    fill = dict(options.fill or {})
+    for name, value in fill.items():
+        if name not in schema.names:
+            raise ColumnNotFoundError(f"fill: no column {name!r} is read")
+        field = schema.field(name)
+        if not is_numeric(field.type):
+            raise InvalidArgumentError(
+                f"fill={{{name!r}: ...}}: a column of {field.type} is an Arrow array in a batch, "
+                "which holds nulls"
+            )
+        fill_scalar(value, field)
+    return NullRule(fill, bool(options.mask))

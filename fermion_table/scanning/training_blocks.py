@@ -1,0 +1,243 @@
+"""A scan as a source of rows for training."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+import fermion
+from fermion.engine import BlockRows, BoundedCache, TrainingUnits, one_batch
+from fermion.errors import InvalidArgumentError
+from fermion.forks import Lock, cached_property
+from fermion.predicate import RowRanges
+from fermion_table.planning.split import FileSplit, ReadRequest, Split
+from fermion_table.reading.split_reader import IoTotals, SplitReader
+
+if TYPE_CHECKING:
+    from fermion_table.metadata.snapshot import Snapshot
+    from fermion_table.planning.filters import TableFilter
+    from fermion_table.planning.plan import ScanPlan
+
+FILES_OPEN = 128
+ROW_SETS_KEPT = 64
+"""Files with deleted rows whose numbers of live rows are kept: 8 bytes a row each."""
+
+
+class Scan(Protocol):
+    """What is asked of a scan (see `fermion_table.scanning.scan`)."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is read."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+
+    @property
+    def filter(self) -> TableFilter | None:
+        """Which rows; None: all."""
+
+    @property
+    def io(self) -> IoTotals:
+        """What has been read."""
+
+    @property
+    def reader(self) -> SplitReader:
+        """Reads splits of the plan."""
+
+    def plan(self) -> ScanPlan:
+        """The splits."""
+
+    def select(self, columns: Sequence[str | Sequence[str]]) -> Scan:
+        """The same with other columns."""
+
+    def count(self) -> int:
+        """How many rows there are."""
+
+
+class ScanBlocks:
+    """The rows of a scan. Its parts are the splits of the plan.
+
+    Slots of a data file are its live rows. Slots of a section, whose rows have to be merged, are
+    its stored rows, of which the merged ones take the first: it is merged when one of them is
+    wanted, into a local file that is as temporary as this object.
+
+    Parameters
+    ----------
+    scan
+        Has no limit.
+    """
+
+    def __init__(self, scan: Scan) -> None:
+        self._scan = scan
+        self.schema = scan.schema
+
+    def __reduce__(self) -> tuple[Callable[[Scan], ScanBlocks], tuple[Scan]]:
+        return type(self), (self._scan,)
+
+    @cached_property
+    def _splits(self) -> tuple[Split, ...]:
+        return tuple(self._scan.plan().splits)
+
+    @cached_property
+    def _finder(self) -> SplitReader:
+        """Finds the rows that the filter selects."""
+        return self._scan.select(()).reader
+
+    @cached_property
+    def _reader(self) -> SplitReader:
+        """Reads rows by number."""
+        return _PooledReader(replace(self._scan.reader.request, filter=None), self._scan.reader)
+
+    @cached_property
+    def _live(self) -> BoundedCache:
+        return BoundedCache(ROW_SETS_KEPT)
+
+    @cached_property
+    def _merged(self) -> _MergedSections:
+        return _MergedSections(self._scan.reader)
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        """As of `BlockSource`."""
+        return np.array([self._slots_of(split) for split in self._splits], np.int64)
+
+    def _slots_of(self, split: Split) -> int:
+        if isinstance(split, FileSplit) and not split.is_exact:
+            return len(self._live_rows(split) or ())
+        return split.rows_wanted
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """As of `BlockSource`."""
+        snapshot, filter = self._scan.snapshot, self._scan.filter
+        identity = {"snapshot": snapshot.id, "snapshot_hash": snapshot.hash}
+        if filter is not None:
+            identity["filter"] = hashlib.sha256(filter.shown.encode()).hexdigest()[:16]
+        return identity
+
+    def read(self, part: int, start: int, stop: int) -> BlockRows:
+        """As of `BlockSource`.
+
+        Raises
+        ------
+        VersionNotFound
+            A file is gone, as the snapshot has expired.
+        """
+        split = self._splits[part]
+        if not isinstance(split, FileSplit):
+            merged = self._merged.get(part, split)
+            rows = one_batch(merged.slice(start, stop - start).to_batches() or [self._none])
+            return BlockRows(rows, np.arange(rows.num_rows))
+        live = self._live_rows(split)
+        wanted = _numbers(split, live, start, stop)
+        rows, slots = wanted, None
+        if self._scan.filter is not None:
+            first, last = int(wanted.starts[0]), int(wanted.stops[-1])
+            rows = self._finder.find(replace(split, row_range=(first, last)))
+            if rows != wanted:
+                numbers = rows.to_indices()
+                slots = numbers - first if live is None else np.searchsorted(live, numbers) - start
+        batches = list(self._reader.read_file(split, rows=rows, threads=1)) if rows else []
+        return BlockRows(one_batch(batches or [self._none]), slots)
+
+    @property
+    def _none(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], self.schema)
+
+    def _live_rows(self, split: FileSplit) -> np.ndarray | None:
+        """The numbers of a file's live rows: ``int64``; None: all are."""
+        if split.deletion is None:
+            return None
+        key = split.location, split.row_range
+        numbers = self._live.get(key)
+        if numbers is None:
+            rows = self._reader.rows(split)
+            numbers = np.arange(split.rows) if rows is None else rows.to_indices()
+            self._live.put(key, numbers)
+        return numbers
+
+    def count(self) -> int:
+        """As of `BlockSource`."""
+        return self._scan.count()
+
+    def units(self) -> TrainingUnits:
+        """As of `BlockSource`."""
+        parts = []
+        for split in self._splits:
+            if not isinstance(split, FileSplit) or not split.in_batches:
+                file = split.files[0].file
+                raise InvalidArgumentError(
+                    f"shuffle='batches': {file} was not written in batches (see append_batch), or "
+                    "its rows are yet to be merged"
+                )
+            parts.append(self._reader.batches(split))
+        return TrainingUnits.of_batches(parts)
+
+    def bytes_read(self) -> int:
+        """As of `BlockSource`."""
+        return self._scan.io.as_dict()["bytes_requested"]
+
+
+def _numbers(split: FileSplit, live: np.ndarray | None, start: int, stop: int) -> RowRanges:
+    """The numbers in a file of some of its slots."""
+    if live is not None:
+        return RowRanges.from_indices(live[start:stop])
+    first = split.row_bounds[0]
+    return RowRanges.from_bounds([first + start], [first + stop])
+
+
+class _PooledReader(SplitReader):
+    """Keeps files open, as their blocks are read at different times."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, request: ReadRequest, reader: SplitReader) -> None:
+        super().__init__(request, io=reader.io, guard=reader.guard)
+        self._files = BoundedCache(FILES_OPEN)
+
+    def _open(
+        self, split: FileSplit, threads: int | None
+    ) -> AbstractContextManager[fermion.FermionFile]:
+        file = self._files.get(split.location)
+        if file is None:
+            file = self._opened(split, threads, at_once=False)
+            self._files.put(split.location, file)  # the last reference to it closes it
+        return nullcontext(file)
+
+
+class _MergedSections:
+    """Merged rows of sections in local files, which end with this object."""
+
+    def __init__(self, reader: SplitReader) -> None:
+        self._reader = reader
+        self._directory = tempfile.TemporaryDirectory(prefix="fermion-training-")
+        self._tables: dict[int, pa.Table] = {}
+        self._locks: dict[int, Lock] = {}
+        self._lock = Lock()
+
+    def get(self, part: int, split: Split) -> pa.Table:
+        """The merged rows of a section: views of the mapped file."""
+        with self._lock.get():
+            lock = self._locks.setdefault(part, Lock())
+        with lock.get():
+            if part not in self._tables:
+                self._tables[part] = self._merge(part, split)
+            return self._tables[part]
+
+    def _merge(self, part: int, split: Split) -> pa.Table:
+        path = Path(self._directory.name) / f"{part}.arrow"
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, self._reader.schema) as file:
+            for batch in self._reader.read(split, threads=1):
+                file.write_batch(batch)
+        with pa.memory_map(str(path)) as source:
+            return pa.ipc.open_file(source).read_all()

@@ -1,0 +1,151 @@
+"""Training batches in PyTorch: the same ones whatever workers make them, and resumed by states."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fermion_table import Table
+
+torch = pytest.importorskip("torch", reason="torch is not installed here: make test-recipes has it")
+pytestmark = pytest.mark.timeout(300)  # a worker that hangs is a failure
+
+PROGRAM = """
+import itertools, sys, warnings
+import torch
+from fermion_table import Table
+from torch.utils.data import DataLoader
+
+warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than processors
+
+
+def main():
+    scan = Table.open(sys.argv[1]).scan(columns=["x"], filter="x < 900")
+    list(scan.to_batches())  # files are open, and threads run, when workers are forked
+    expected = [
+        [batch["x"].tolist() for batch in scan.training(batch_rows=70, seed=4).epoch(number)]
+        for number in range(2)
+    ]
+    for how, workers in (("fork", 3), ("spawn", 2), ("forkserver", 2)):
+        dataset = scan.training(batch_rows=70, seed=4).torch_dataset()
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=workers, multiprocessing_context=how,
+            persistent_workers=how != "fork",
+        )
+        for epoch in range(2):
+            dataset.set_epoch(epoch)
+            found = [batch["x"].tolist() for batch in loader]
+            assert found == expected[epoch], (how, epoch)
+        assert len(list(itertools.islice(loader, 2))) == 2  # left early
+        assert len(loader) == len(expected[0])
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+RANKS = """
+import json, sys
+import torch.distributed as dist
+from fermion_table import Table
+
+dist.init_process_group("gloo")
+reader = Table.open(sys.argv[1]).scan(columns=["x"]).training(batch_rows=35, seed=4)
+rows = [batch["x"].tolist() for batch in reader.epoch(0)]
+gathered = [None, None]
+dist.all_gather_object(gathered, rows)
+if dist.get_rank() == 0:
+    print(json.dumps([a + b for a, b in zip(*gathered)]))
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    table = Table.create(tmp_path / "t", pa.schema([("x", pa.int64())]))
+    for start in range(0, 1_000, 200):
+        table.append({"x": range(start, start + 200)})
+    table.delete("x = 50")
+    return table
+
+
+def run(program: str, table: Table, environment: dict[str, str], *before: str) -> str:
+    path = Path(table.location) / "program.py"
+    path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, *before, str(path), table.location],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_batches_are_the_same_with_every_kind_of_worker(
+    table: Table, project_environment: dict[str, str]
+) -> None:
+    """Forked, spawned and served ones, persistent or not, and after an early end."""
+    run(PROGRAM, table, project_environment)
+
+
+def test_ranks_of_torch_distributed_share_each_step(
+    table: Table, project_environment: dict[str, str]
+) -> None:
+    """Two processes of torchrun."""
+    import json
+
+    out = run(
+        RANKS, table, project_environment, "-m", "torch.distributed.run", "--nproc-per-node=2"
+    )
+    alone = table.scan(columns=["x"]).training(batch_rows=70, seed=4, rank=0, world_size=1)
+    assert json.loads(out) == [batch["x"].tolist() for batch in alone.epoch(0)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_stateful_loader_goes_on_where_it_stopped(table: Table, workers: int) -> None:
+    """With workers each has a state of its own."""
+    stateful = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed here"
+    )
+
+    def loader() -> object:
+        dataset = table.scan(columns=["x"]).training(batch_rows=30, seed=1).torch_dataset()
+        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=workers)
+
+    expected = [batch["x"].tolist() for batch in loader()]
+    first = loader()
+    batches = iter(first)
+    seen = [next(batches)["x"].tolist() for _ in range(7)]
+    state = first.state_dict()
+    del batches
+    second = loader()
+    second.load_state_dict(state)
+    assert seen + [batch["x"].tolist() for batch in second] == expected
+
+
+def test_columns_become_tensors_of_their_types(tmp_path: Path) -> None:
+    """Those that share memory, jagged ones, and those that torch has no type for."""
+    rows = {
+        "x": np.arange(3, dtype=np.float32),
+        "flag": [True, False, True],
+        "vector": pa.FixedSizeListArray.from_arrays(np.arange(6, dtype=np.int16), 2),
+        "items": [[1, 2], [], [3]],
+        "text": ["a", "b", "c"],
+    }
+    table = Table.create(tmp_path / "t", rows)
+    (batch,) = table.scan().training(batch_rows=3, shuffle=None)
+    tensors = batch.to_torch()
+    batch["x"][0] = 7
+    assert tensors["x"].tolist() == [7, 1, 2]
+    assert tensors["flag"].dtype == torch.bool
+    assert tensors["vector"].shape == (3, 2)
+    assert [item.tolist() for item in tensors["items"].unbind()] == [[1, 2], [], [3]]
+    assert tensors["text"].to_pylist() == ["a", "b", "c"]
