@@ -41,6 +41,11 @@ def shortened(text: str, length: int) -> str:
     return text if len(text) <= length else text[: max(length - 3, 0)] + "..."
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: ``1 row``, ``2,000 rows``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """The text with every character that is not printable as an escape."""
     if text.isprintable():

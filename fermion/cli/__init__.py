@@ -4,7 +4,8 @@ from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.convert import PARQUET_SUFFIXES
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.program import main
-from fermion.cli.wording import counted, rows_json, size_text
+from fermion.cli.wording import rows_json, size_text
+from fermion.display import counted
 
 __all__ = [
     "PARQUET_SUFFIXES",

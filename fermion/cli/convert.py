@@ -7,7 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
-from fermion.cli.wording import counted, size_text
+from fermion.cli.wording import size_text
+from fermion.display import counted
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS
 from fermion.metadata.file_info import FileInfo

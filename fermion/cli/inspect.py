@@ -10,10 +10,11 @@ from typing import Any
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.html_output import add_html, check_html, write_html
-from fermion.cli.wording import counted, size_text
+from fermion.cli.wording import size_text
+from fermion.display import counted
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
-from fermion.pages.description import PageDescription
+from fermion.pages.description import PageDescription, tree_label
 from fermion.reading.column_metadata import (
     ChunkMetadata,
     ColumnMetadata,
@@ -27,7 +28,6 @@ from fermion.reading.inspection import (
     describe_file,
     describe_pages,
     describe_place,
-    tree_label,
 )
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
@@ -152,14 +152,14 @@ def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iter
 
 
 def _stream_lines(index: FileIndex, stream: StreamMetadata, pages: bool) -> Iterator[str]:
-    name = " ".join([".".join(stream.path[1:]), stream.type.name.lower()]).strip()
+    name = stream.label
     if not stream.length:
         yield f"    {name}: {stream.chunks[0].state if stream.chunks else 'default'}"
         return
     count = sum(len(chunk.pages) for chunk in stream.chunks)
     yield (
         f"    {name}: {size_text(stream.length)} in {counted(count, 'page')}, "
-        f"{', '.join(_encodings(stream))}"
+        f"{', '.join(stream.encodings)}"
     )
     if stream.dictionary is not None:
         tree = f", {_dictionary_label(index, stream.dictionary)}" if pages else ""
@@ -179,24 +179,17 @@ def _chunk_lines(chunk: ChunkMetadata, trees: Iterator[PageDescription]) -> Iter
         return
     yield f"      stripe {chunk.stripe}: {size_text(chunk.length)} at {chunk.offset:,}"
     for number, (page, tree) in enumerate(zip(chunk.pages, trees, strict=False)):
-        codec = "" if tree.codec == "none" else f" in {tree.codec}"
         slots = (
             counted(page.slots, "slot") if page.slots else counted(tree.slots, "dictionary value")
         )
         yield (
             f"        page {number}: {size_text(page.length)} at {page.offset:,}, {slots}, "
-            f"{tree_label(tree.tree)}{codec}"
+            f"{tree.label}"
         )
 
 
 def _dictionary_label(index: FileIndex, dictionary: SharedDictionary) -> str:
-    page = describe_place(index, dictionary.offset, dictionary.length)
-    return tree_label(page.tree) + ("" if page.codec == "none" else f" in {page.codec}")
-
-
-def _encodings(stream: StreamMetadata) -> list[str]:
-    labels = (page.encoding for chunk in stream.chunks for page in chunk.pages)
-    return list(dict.fromkeys(labels))
+    return describe_place(index, dictionary.offset, dictionary.length).label
 
 
 def _file_json(file: FermionFile, layout: FileLayout, pages: bool) -> dict[str, Any]:
@@ -242,7 +235,7 @@ def _stream_json(index: FileIndex, stream: StreamMetadata, pages: bool) -> dict[
         "path": list(stream.path),
         "type": stream.type.name.lower(),
         "stored_bytes": stream.length,
-        "encodings": _encodings(stream),
+        "encodings": list(stream.encodings),
         "global_dictionary": _dictionary_json(index, stream.dictionary, pages),
         "chunks": [_chunk_json(chunk, trees) for chunk in stream.chunks],
     }

@@ -6,15 +6,12 @@ import argparse
 import decimal
 from typing import Any
 
-import pyarrow as pa
-
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
-from fermion.cli.wording import counted
-from fermion.columns.value_text import json_value, value_text
-from fermion.display import shortened
+from fermion.columns.value_text import json_value
+from fermion.display import counted, shortened
 from fermion.reading.file import open_file
-from fermion.reading.inspection import LeafStatistics, describe_statistics
+from fermion.reading.inspection import LeafStatistics, bound_text, describe_statistics
 
 HELP = "show bounds and counts of the columns, without reading values"
 COLUMNS_SHOWN = 100
@@ -69,16 +66,10 @@ def _cells(leaf: LeafStatistics) -> list[str]:
         ".".join(leaf.path),
         shortened(str(leaf.type), TYPE_LENGTH),
         "?" if leaf.null_count is None else f"{leaf.null_count:,}",
-        _bound(leaf.min, leaf.min_exact),
-        _bound(leaf.max, leaf.max_exact),
+        bound_text(leaf.min, VALUE_LENGTH, is_exact=leaf.min_exact) or "-",
+        bound_text(leaf.max, VALUE_LENGTH, is_exact=leaf.max_exact) or "-",
         ", ".join(name for name, holds in flags.items() if holds),
     ]
-
-
-def _bound(value: pa.Scalar | None, exact: bool) -> str:
-    if value is None:
-        return "-"
-    return shortened(value_text(value), VALUE_LENGTH) + ("" if exact else " (about)")
 
 
 def _leaf_json(leaf: LeafStatistics) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
 from fermion.cli.protocol import FOUND_PROBLEM
-from fermion.cli.wording import counted, size_text
+from fermion.cli.wording import size_text
+from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.reading.file import open_file
 from fermion.reading.verify import VerifyReport

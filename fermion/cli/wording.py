@@ -8,13 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.columns.value_text import json_value
+from fermion.display import counted
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: ``1 row``, ``2,000 rows``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size_text(size: int) -> str:

@@ -19,7 +19,7 @@ counted from the start of the file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -403,6 +403,14 @@ class ColumnBlock:
     def desc_type(self, stream: int) -> DescType:
         """How the stream's chunks are described."""
         return self._streams[stream][0]
+
+    def stored(self, *streams: int) -> Iterator[tuple[int, Chunk]]:
+        """The stripes and descriptors of the chunks of some streams that are stored, in order."""
+        for stream in streams:
+            for stripe in range(self.num_stripes):
+                chunk = self.chunk(stream, stripe)
+                if not chunk.is_empty:
+                    yield stripe, chunk
 
     def chunk(self, stream: int, stripe: int) -> Chunk:
         """The descriptor of one chunk, checked against the file's bounds.

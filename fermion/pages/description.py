@@ -33,6 +33,19 @@ class PageDescription:
     raw_length: int
     tree: NodeDescription
 
+    @property
+    def label(self) -> str:
+        """The tree and the codec on one line."""
+        return tree_label(self.tree) + ("" if self.codec == "none" else f" in {self.codec}")
+
+
+def tree_label(tree: NodeDescription) -> str:
+    """A tree of encodings on one line: ``dictionary(codes: for_bitpack, values: plain)``."""
+    if not tree.children:
+        return tree.encoding
+    children = ", ".join(f"{child.role}: {tree_label(child)}" for child in tree.children)
+    return f"{tree.encoding}({children})"
+
 
 def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
     """Names and sizes of a page's encodings; its checksum is not verified.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -106,6 +105,16 @@ class StreamMetadata:
         """Stored bytes."""
         return sum(chunk.length for chunk in self.chunks if chunk.state == "stored")
 
+    @property
+    def label(self) -> str:
+        """Its place below the column and its type: ``x.y data``."""
+        return " ".join([".".join(self.path[1:]), self.type.name.lower()]).strip()
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """Names of the root encodings of its pages, each once."""
+        return tuple(dict.fromkeys(page.encoding for chunk in self.chunks for page in chunk.pages))
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnMetadata:
@@ -155,13 +164,7 @@ class ColumnMetadata:
     @property
     def encodings(self) -> tuple[str, ...]:
         """Names of the root encodings of its pages, each once."""
-        names = (
-            page.encoding
-            for stream in self.streams
-            for chunk in stream.chunks
-            for page in chunk.pages
-        )
-        return tuple(dict.fromkeys(names))
+        return tuple(dict.fromkeys(name for stream in self.streams for name in stream.encodings))
 
 
 def known_sum(parts: Iterable[int | None]) -> int | None:
@@ -200,9 +203,8 @@ def describe_columns(
         (page.offset, page.length)
         for ordinal, block in zip(ordinals, blocks, strict=True)
         if block is not None
-        for stream in range(index.node(ordinal).stop)
-        for stripe in range(block.num_stripes)
-        for page in _pages(block, block.chunk(stream, stripe))
+        for _, chunk in block.stored(*range(index.node(ordinal).stop))
+        for page in _pages(block, chunk)
     ]
     headers = _page_headers(index, places, index.footer.page_checks(verify))
     stripe_rows = tuple(index.stripe_rows.tolist())
@@ -249,9 +251,8 @@ def _null_count(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int |
 
 
 def _bloom_places(index: FileIndex, block: ColumnBlock, node: Node) -> Iterator[tuple[int, int]]:
-    for stream, stripe in itertools.product(range(node.stop), range(block.num_stripes)):
-        chunk = block.chunk(stream, stripe)
-        records = block.extension(chunk) if chunk.extension_offset and not chunk.is_empty else {}
+    for _, chunk in block.stored(*range(node.stop)):
+        records = block.extension(chunk) if chunk.extension_offset else {}
         for tag in (ExtTag.BLOOM, ExtTag.PAGE_BLOOM):
             if tag in records:
                 yield parse_bloom_record(records[tag], index.footer.cmb_offset, index.where)[:2]
@@ -334,9 +335,8 @@ def _stream(
 
 def _shared_dictionary(block: ColumnBlock, ordinal: int) -> SharedDictionary | None:
     found = None
-    for stripe in range(block.num_stripes):
-        chunk = block.chunk(ordinal, stripe)
-        record = None if chunk.is_empty else dictionary_record(block, chunk)
+    for _, chunk in block.stored(ordinal):
+        record = dictionary_record(block, chunk)
         if record is not None:
             found = SharedDictionary(record.offset, record.length, record.count)
     return found
@@ -402,8 +402,6 @@ def _arrow_bytes(
 
 def _pages(block: ColumnBlock, chunk: Chunk) -> Iterator[PageMetadata]:
     """What the CMB says of a chunk's pages: ``encoding`` marks a dictionary, ``slots`` is -1."""
-    if chunk.is_empty:
-        return
     dictionary = bool(chunk.flags & ChunkFlag.FIRST_PAGE_IS_DICT)
     metas = block.pages(chunk)
     if metas is None:

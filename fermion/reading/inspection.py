@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.types import Node, NodeKind, Order
-from fermion.encodings.decoding import NodeDescription
+from fermion.columns.value_text import value_text
+from fermion.display import shortened
 from fermion.layout import (
     ChunkFlag,
     DescType,
@@ -166,14 +167,11 @@ def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Proje
     sizes = []
     everything = project(index, None)
     for ordinal, block in enumerate(index.blocks(range(index.footer.num_columns))):
+        stored = () if block is None else block.stored(*range(index.node(ordinal).stop))
         size = 0
-        if block is not None:
-            for stream in range(index.node(ordinal).stop):
-                for stripe in range(block.num_stripes):
-                    chunk = block.chunk(stream, stripe)
-                    if not chunk.is_empty:
-                        size += chunk.length
-                        stripe_bytes[stripe] += chunk.length
+        for stripe, chunk in stored:
+            size += chunk.length
+            stripe_bytes[stripe] += chunk.length
         sizes.append(size)
     if limit is None or limit >= len(everything):
         return stripe_bytes, everything
@@ -199,12 +197,11 @@ def describe_place(index: FileIndex, offset: int, length: int) -> PageDescriptio
     return describe_page(page, where=index.where)
 
 
-def tree_label(tree: NodeDescription) -> str:
-    """A tree of encodings on one line: ``dictionary(codes: for_bitpack, values: plain)``."""
-    if not tree.children:
-        return tree.encoding
-    children = ", ".join(f"{child.role}: {tree_label(child)}" for child in tree.children)
-    return f"{tree.encoding}({children})"
+def bound_text(value: pa.Scalar | None, length: int, *, is_exact: bool) -> str:
+    """A bound of `LeafStatistics` as people read it, of so many characters at most."""
+    if value is None:
+        return ""
+    return shortened(value_text(value), length) + ("" if is_exact else " (about)")
 
 
 def describe_statistics(
@@ -313,7 +310,6 @@ def _sortedness(flags: ChunkFlag) -> str | None:
 
 def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
     """Bounds and extension records of a leaf's chunks that are stored."""
-    chunks = [block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes)]
     return [
         ChunkBounds(
             chunk.minimum,
@@ -321,8 +317,7 @@ def _stored_chunks(block: ColumnBlock, leaf: Node) -> list[ChunkBounds]:
             chunk.flags,
             block.extension(chunk) if chunk.extension_offset else {},
         )
-        for chunk in chunks
-        if not chunk.is_empty
+        for _, chunk in block.stored(leaf.stream)
     ]
 
 

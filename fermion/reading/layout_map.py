@@ -11,20 +11,15 @@ limits of texts below the JSON of any file has less than 32 MB; of 10,000 column
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-
 from fermion.columns.types import NodeKind
-from fermion.columns.value_text import value_text
 from fermion.display import shortened, type_text
 from fermion.html.page import LAYOUT, web_page
 from fermion.layout import FOOTER, HEAD, SectionKind
-from fermion.pages.description import PageDescription
 from fermion.reading.column_metadata import (
     DICTIONARY_PAGE,
     ColumnMetadata,
@@ -32,11 +27,7 @@ from fermion.reading.column_metadata import (
     describe_columns,
 )
 from fermion.reading.index import FileIndex
-from fermion.reading.inspection import (
-    describe_pages,
-    describe_statistics,
-    tree_label,
-)
+from fermion.reading.inspection import bound_text, describe_pages, describe_statistics
 from fermion.reading.projection import project
 from fermion.redaction import redacted
 
@@ -243,8 +234,7 @@ def _add_stream(
 ) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
     """Add a stream's chunks to its cells; its pages by stripe."""
     trees = describe_pages(index, stream) if whole else None
-    kind = stream.type.name.lower()
-    label = drawn.streams.place(" ".join([*filter(None, [".".join(stream.path[1:])]), kind]))
+    label = drawn.streams.place(stream.label)
     for chunk in stream.chunks:
         cell = cells[chunk.stripe // drawn.stripes_each]
         if not chunk.pages:
@@ -254,15 +244,10 @@ def _add_stream(
             name = page.encoding
             roots[name.removeprefix(DICTIONARY_PAGE)] += page.length * (page.slots > 0)
             if trees is not None:
-                name = _whole_label(name, next(trees))
+                kind = DICTIONARY_PAGE if name.startswith(DICTIONARY_PAGE) else ""
+                name = f"{kind}{next(trees).label}"
             yield chunk.stripe, (label, page.length, page.slots, drawn.encodings.place(name))
         cell.add(chunk.length, chunk.arrow_bytes, roots.most_common(1)[0][0], len(chunk.pages))
-
-
-def _whole_label(root: str, page: PageDescription) -> str:
-    """The tree of a page's encodings, where its header says only the root."""
-    kind = DICTIONARY_PAGE if root.startswith(DICTIONARY_PAGE) else ""
-    return f"{kind}{tree_label(page.tree)}" + ("" if page.codec == "none" else f" in {page.codec}")
 
 
 def _cells(drawn: _Map) -> dict[str, list[int]]:
@@ -293,18 +278,12 @@ def _statistics(index: FileIndex, columns_each: int) -> dict[str, list[str]]:
         flat = [each for each in bounds if index.node(each).kind is NodeKind.LEAF]
         for ordinal, leaf in zip(flat, describe_statistics(index, flat), strict=True):
             bounds[ordinal] = (
-                _bound(leaf.min, is_exact=leaf.min_exact),
-                _bound(leaf.max, is_exact=leaf.max_exact),
+                bound_text(leaf.min, VALUE_LENGTH, is_exact=leaf.min_exact),
+                bound_text(leaf.max, VALUE_LENGTH, is_exact=leaf.max_exact),
             )
         lows += [low for low, _ in bounds.values()]
         highs += [high for _, high in bounds.values()]
     return {"min": lows, "max": highs}
-
-
-def _bound(value: pa.Scalar | None, *, is_exact: bool) -> str:
-    if value is None:
-        return ""
-    return shortened(value_text(value), VALUE_LENGTH) + ("" if is_exact else " (about)")
 
 
 def _stripes(index: FileIndex, each: int) -> dict[str, list[int]]:
@@ -357,10 +336,7 @@ def _batch_bytes(index: FileIndex) -> int:
     total = int(index.cit.ranges(list(ordinals))[:, 1].sum()) if ordinals else 0
     for block in index.blocks(ordinals):
         if block is not None:
-            chunks = itertools.product(range(block.num_streams), range(block.num_stripes))
-            for stream, stripe in chunks:
-                chunk = block.chunk(stream, stripe)
-                total += 0 if chunk.is_empty else chunk.length
+            total += sum(chunk.length for _, chunk in block.stored(*range(block.num_streams)))
     return total
 
 

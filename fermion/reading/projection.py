@@ -199,8 +199,7 @@ def _is_bare(node: Node) -> bool:
 def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
     if block is None or not block.num_stripes or column.node is None:
         return column
-    chunks = [block.chunk(column.node.stream, stripe) for stripe in range(block.num_stripes)]
-    stored = [chunk for chunk in chunks if not chunk.is_empty]
+    stored = [chunk for _, chunk in block.stored(column.node.stream)]
     shared = None
     if stored and all(chunk.flags & ChunkFlag.USES_GLOBAL_DICT for chunk in stored):
         shared = dictionary_record(block, stored[-1])

@@ -257,8 +257,7 @@ def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionarie
     for leaf in node.walk():
         if leaf.physical is None:
             continue
-        chunks = (block.chunk(leaf.stream, stripe) for stripe in range(block.num_stripes))
-        records = [dictionary_record(block, chunk) for chunk in chunks if not chunk.is_empty]
+        records = [dictionary_record(block, chunk) for _, chunk in block.stored(leaf.stream)]
         used = [record for record in records if record is not None]
         if used:
             known.check(used, leaf.physical)
@@ -267,10 +266,7 @@ def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionarie
 def _check_alignment(index: FileIndex, block: ColumnBlock) -> None:
     """In an aligned file every chunk starts where it should, and every page is a multiple."""
     for stream in range(block.num_streams):
-        for stripe in range(index.footer.num_stripes):
-            chunk = block.chunk(stream, stripe)
-            if chunk.is_empty:
-                continue
+        for stripe, chunk in block.stored(stream):
             if chunk.offset % PAGE_ALIGNMENT != ALIGNED_PAGE_START:
                 raise block.error(
                     f"stripe {stripe}, stream {stream}: expected a chunk at {ALIGNED_PAGE_START} "

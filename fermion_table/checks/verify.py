@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from fermion.display import short_repr
 from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
@@ -31,6 +33,7 @@ from fermion_table.metadata.snapshot import (
     SchemaReference,
     Snapshot,
     SnapshotReference,
+    Totals,
     decode_snapshot,
 )
 from fermion_table.storage import json_codec
@@ -355,14 +358,10 @@ class _Walk:
         return [*snapshot.changelog.entries, *(each for some in stored for each in some or ())]
 
     def _check_totals(self, snapshot: Snapshot, entries: list[Entry], path: str) -> None:
-        totals = snapshot.totals
-        sums = {
-            "files": (totals.files, len({entry.file for entry in entries})),
-            "rows": (totals.rows, sum(entry.rows for entry in entries)),
-            "bytes": (totals.bytes, sum(entry.bytes for entry in entries)),
-            "rows_deleted": (totals.rows_deleted, sum(entry.delete_rows for entry in entries)),
-        }
-        for name, (said, counted) in sums.items():
+        counts = msgspec.structs.asdict(Totals.of(entries))
+        counts["files"] = len({entry.file for entry in entries})
+        for name, counted in counts.items():
+            said = getattr(snapshot.totals, name)
             if said != counted:
                 self._problem(path, f"{said} {name} in total, as it says", f"{counted}")
 

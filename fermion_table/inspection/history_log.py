@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from fermion.display import LINE_LENGTH, html_table, more, shortened
+from fermion.display import LINE_LENGTH, counted, html_table, more, shortened
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.history import load_parent
 from fermion_table.metadata.manifest import ids_in
@@ -98,11 +98,6 @@ def _of_people(value: Any) -> Any:
     if isinstance(value, list):
         return "; ".join(value)
     return "" if value is None else value
-
-
-def counted(count: int, noun: str) -> str:
-    """A number of things in words: ``1 file``, ``2,000 rows``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _changes(row: dict[str, Any]) -> str:

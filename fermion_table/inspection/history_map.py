@@ -189,16 +189,10 @@ def _trees(store: AtomicStore, snapshot: Snapshot, schemas: SchemaVersions) -> d
     }
     for place, tree in enumerate(shown):
         for (level, _), entries in _runs(trees[tree]):
-            item = {
-                "tree": place,
-                "level": level,
-                "files": len(entries),
-                "rows": sum(each.rows for each in entries),
-                "deleted": sum(each.delete_rows for each in entries),
-                "bytes": sum(each.bytes for each in entries),
-            }
-            for name, value in item.items():
-                runs[name].append(value)
+            totals = Totals.of(entries)
+            values = (place, level, totals.files, totals.rows, totals.rows_deleted, totals.bytes)
+            for column, value in zip(runs.values(), values, strict=True):
+                column.append(value)
     return {
         "partitions": _partition_texts(list(partitions), schemas),
         "partition": [partitions[values] for values, _ in shown],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fermion.display import html_table
+from fermion.display import counted, html_table
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import ChangeStep, commits_between
@@ -15,12 +15,11 @@ from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.change_feed.recorded_interval import RecordedInterval, producer_of
 from fermion_table.commit.fast_forward import difference
 from fermion_table.errors import VersionNotFound
-from fermion_table.inspection.history_log import counted
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
-from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
+from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot, Totals
 from fermion_table.planning.filters import table_filter
 from fermion_table.schema.difference import SchemaChange, schema_changes
 from fermion_table.schema.schema import PathLike
@@ -53,22 +52,22 @@ class TableDiff:
     @property
     def rows_added(self) -> int:
         """Rows stored, not deleted, in the files added; also those carried over from others."""
-        return sum(entry.live_rows for entry in self.files_added)
+        return Totals.of(self.files_added).live_rows
 
     @property
     def rows_removed(self) -> int:
         """Rows stored, not deleted, in the files removed."""
-        return sum(entry.live_rows for entry in self.files_removed)
+        return Totals.of(self.files_removed).live_rows
 
     @property
     def bytes_added(self) -> int:
         """Bytes of the files added."""
-        return sum(entry.bytes for entry in self.files_added)
+        return Totals.of(self.files_added).bytes
 
     @property
     def bytes_removed(self) -> int:
         """Bytes of the files removed."""
-        return sum(entry.bytes for entry in self.files_removed)
+        return Totals.of(self.files_removed).bytes
 
     @property
     def is_empty(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from fermion.display import short_repr
@@ -13,11 +14,11 @@ from fermion_table.inspection.entry_columns import partition_column, statistics_
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.history import walk
-from fermion_table.metadata.manifest import Entry, partition_range
+from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_tags
 from fermion_table.metadata.schema_store import SchemaVersions
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import Snapshot, Totals
 from fermion_table.schema.difference import schema_changes
 from fermion_table.schema.schema import TableSchema, describe_field
 from fermion_table.storage.paths import snapshot_path
@@ -189,26 +190,13 @@ class Inspection:
 
     def manifests(self) -> pa.Table:
         """The manifests, and the inline entries of the snapshot (kind ``tail``)."""
-        references = self.snapshot.manifests
-        rows = [
-            {
-                "path": reference.path,
-                "kind": reference.kind,
-                "size": reference.size,
-                "entries": reference.entries,
-                "entries_dead": len(reference.dead),
-                "rows": reference.rows,
-                "bytes": reference.bytes,
-                **_range("added_snapshot", reference.added_snapshot),
-                **_range("sequence", reference.sequence),
-                **_range("batch_id", reference.batch_id),
-            }
-            for reference in references
-        ]
-        ranges = [reference.partition for reference in references]
+        references = list(self.snapshot.manifests)
+        rows = [_manifest_row(reference) for reference in references]
         if self.snapshot.tail:
-            rows.append(_tail_row(self.snapshot))
-            ranges.append(partition_range([entry.partition for entry in self.snapshot.tail]))
+            path = snapshot_path(self.snapshot.id, self.snapshot.branch)
+            references.append(reference_to(self.snapshot.tail, path=path, hash="", size=0))
+            rows.append(_manifest_row(references[-1]) | {"kind": "tail", "size": None})
+        ranges = [reference.partition for reference in references]
         columns = _columns(rows, MANIFESTS)
         schema = SchemaVersions(self.store, self.snapshot).current
         columns |= partition_column("partition_min", [span.min for span in ranges], schema)
@@ -349,38 +337,29 @@ def _file_row(entry: Entry, schemas: SchemaVersions) -> dict[str, Any]:
     }
 
 
-def _tail_row(snapshot: Snapshot) -> dict[str, Any]:
-    tail = snapshot.tail
-    batches = [entry.batch for entry in tail if entry.batch is not None]
+def _manifest_row(reference: ManifestReference) -> dict[str, Any]:
     return {
-        "path": snapshot_path(snapshot.id, snapshot.branch),
-        "kind": "tail",
-        "entries": len(tail),
-        "entries_dead": 0,
-        "rows": sum(entry.rows for entry in tail),
-        "bytes": sum(entry.size for entry in tail),
-        **_range("added_snapshot", _span(entry.added_snapshot for entry in tail)),
-        **_range("sequence", _span(entry.sequence_number for entry in tail)),
-        **_range(
-            "batch_id", _span(batch_id for batch in batches for batch_id in (batch.min, batch.max))
-        ),
+        "path": reference.path,
+        "kind": reference.kind,
+        "size": reference.size,
+        "entries": reference.entries,
+        "entries_dead": len(reference.dead),
+        "rows": reference.rows,
+        "bytes": reference.bytes,
+        **_range("added_snapshot", reference.added_snapshot),
+        **_range("sequence", reference.sequence),
+        **_range("batch_id", reference.batch_id),
     }
 
 
 def _partition_row(entries: Sequence[Entry]) -> dict[str, Any]:
+    totals = Totals.of(entries)
     return {
-        "files": len(entries),
-        "rows": sum(entry.live_rows for entry in entries),
-        "rows_deleted": sum(entry.delete_rows for entry in entries),
-        "bytes": sum(entry.bytes for entry in entries),
+        **msgspec.structs.asdict(totals),
+        "rows": totals.live_rows,
         "last_added_snapshot": max(entry.added_snapshot or 0 for entry in entries),
         "last_created_at": max(entry.created_ms for entry in entries),
     }
-
-
-def _span(values: Iterable[int | None]) -> tuple[int, int] | None:
-    known = [value for value in values if value is not None]
-    return (min(known), max(known)) if known else None
 
 
 def _range(name: str, bounds: tuple[int, int] | None) -> dict[str, int | None]:

@@ -8,8 +8,8 @@ next snapshot's `parent` holds: history is a chain.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any, Literal, Protocol, Self
 
 import msgspec
 
@@ -75,6 +75,16 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: Natural = 0
     bytes: Natural = 0
     rows_deleted: Natural = 0
+
+    @classmethod
+    def of(cls, entries: Collection[Entry]) -> Self:
+        """What some data files hold, together."""
+        return cls(
+            files=len(entries),
+            rows=sum(entry.rows for entry in entries),
+            bytes=sum(entry.bytes for entry in entries),
+            rows_deleted=sum(entry.delete_rows for entry in entries),
+        )
 
     @property
     def live_rows(self) -> int:

@@ -16,12 +16,12 @@ from hypothesis import assume, given, settings
 
 import fermion
 from fermion.layout import FULL_CHUNK_DESC
+from fermion.pages.description import tree_label
 from fermion.reading.inspection import (
     LeafStatistics,
     describe_file,
     describe_pages,
     describe_statistics,
-    tree_label,
 )
 from tests.kit.arrow_limits import message_can_hold
 from tests.kit.files.file_anatomy import Anatomy, put, repair
