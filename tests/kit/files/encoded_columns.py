@@ -13,8 +13,9 @@ import pyarrow as pa
 
 import fermion
 from fermion import WriteOptions, col
+from fermion.pages.description import tree_label
 from fermion.predicate import Expression
-from fermion.reading.inspection import describe_pages, tree_label
+from fermion.reading.inspection import describe_pages
 
 BLOCK = 1_024  # values that are packed together
 ROWS = 2 * BLOCK + 76
@@ -31,7 +32,7 @@ class EncodedColumn:
     make
         Its values.
     trees
-        The encodings of its pages, as `fermion.reading.inspection.tree_label` writes them.
+        The encodings of its pages, as `fermion.pages.description.tree_label` writes them.
     condition
         Selects some rows.
     options
