@@ -36,10 +36,10 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.parquet.convert import from_parquet, to_parquet
     from fermion.parquet.types import ConversionWarning
     from fermion.predicate import Bounds, col
+    from fermion.reading.bounds import FilePruning
     from fermion.reading.column_metadata import ColumnMetadata
     from fermion.reading.file import FermionFile, read_table
     from fermion.reading.file import open_file as open  # noqa: A004 - the contract's name
-    from fermion.reading.pruning import FilePruning
     from fermion.reading.verify import VerifyReport
     from fermion.statistics.bounds import ColumnStatistics
     from fermion.version import __version__
@@ -60,7 +60,7 @@ __getattr__ = load_when_asked_for(
         "FermionError": "errors",
         "FermionFile": "reading.file",
         "FileInfo": "metadata.file_info",
-        "FilePruning": "reading.pruning",
+        "FilePruning": "reading.bounds",
         "InvalidArgumentError": "errors",
         "InvalidFileError": "errors",
         "IoStats": "io.source",

@@ -9,8 +9,14 @@ from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion.bounded_cache import BoundedCache
-    from fermion.columns.arrow_input import is_in_memory, is_of_pandas, record_batch_reader
-    from fermion.columns.batch_copies import BatchCopier, copied_array, read_all
+    from fermion.columns.arrow_input import (
+        BatchCopier,
+        copied_array,
+        is_in_memory,
+        is_of_pandas,
+        read_all,
+        record_batch_reader,
+    )
     from fermion.columns.filled import check_filled, filled_bytes
     from fermion.columns.rows import (
         drop_batch_rows,
@@ -64,7 +70,7 @@ __getattr__ = load_when_asked_for(
         "refuse_credentials": "io.remote",
         "renames_in_one_step": "io.remote",
         "storage_error": "io.remote",
-        "BatchCopier": "columns.batch_copies",
+        "BatchCopier": "columns.arrow_input",
         "BlockRows": "training.blocks:Rows",
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
@@ -77,7 +83,7 @@ __getattr__ = load_when_asked_for(
         "TrainingReader": "training.reader",
         "TrainingStats": "training.reader",
         "TrainingUnits": "training.blocks:Units",
-        "copied_array": "columns.batch_copies",
+        "copied_array": "columns.arrow_input",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
@@ -92,7 +98,7 @@ __getattr__ = load_when_asked_for(
         "load_duckdb": "sql.engine",
         "one_batch": "columns.rows",
         "read_ahead": "io.read_ahead",
-        "read_all": "columns.batch_copies",
+        "read_all": "columns.arrow_input",
         "record_batch_reader": "columns.arrow_input",
         "take_batch_rows": "columns.rows",
         "take_table_rows": "columns.rows",

@@ -1,10 +1,10 @@
 """The command line: `fermion inspect`, `schema`, `head`, `verify`, `convert` and others."""
 
-from fermion.cli.arguments import add_storage_options, storage_options
+from fermion.cli.console import rows_json, size_text
 from fermion.cli.convert import PARQUET_SUFFIXES
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.program import main
-from fermion.cli.wording import rows_json, size_text
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.display import counted
 
 __all__ = [

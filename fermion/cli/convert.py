@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, get_args, get_type_hints
 
-from fermion.cli.arguments import add_storage_options, storage_options
-from fermion.cli.console import Console
-from fermion.cli.wording import size_text
+from fermion.cli.console import Console, size_text
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.display import counted
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EDITIONS

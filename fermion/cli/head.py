@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fermion.cli.arguments import add_storage_options, storage_options
-from fermion.cli.console import Console
-from fermion.cli.wording import rows_json
+from fermion.cli.console import Console, rows_json
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.columns.value_text import value_text
 from fermion.display import shortened
 from fermion.reading.file import FermionFile, open_file

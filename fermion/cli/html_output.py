@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
-from fermion.cli.arguments import storage_options
-from fermion.cli.wording import size_text
+from fermion.cli.console import size_text
+from fermion.cli.protocol import storage_options
 from fermion.errors import InvalidArgumentError
 from fermion.io.sink import open_sink
 from fermion.redaction import redacted

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from fermion.cli.arguments import add_storage_options, storage_options
-from fermion.cli.console import Console
+from fermion.cli.console import Console, size_text
 from fermion.cli.html_output import add_html, check_html, write_html
-from fermion.cli.wording import size_text
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.display import counted
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
-from fermion.pages.description import PageDescription, tree_label
+from fermion.pages.pages import PageDescription, tree_label
 from fermion.reading.column_metadata import (
     ChunkMetadata,
     ColumnMetadata,

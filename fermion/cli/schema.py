@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.columns.types import strip_wrappers
 from fermion.display import shortened
 from fermion.metadata.schema_area import field_id

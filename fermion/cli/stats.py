@@ -6,8 +6,8 @@ import argparse
 import decimal
 from typing import Any
 
-from fermion.cli.arguments import add_storage_options, storage_options
 from fermion.cli.console import Console
+from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
 from fermion.reading.file import open_file

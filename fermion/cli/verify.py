@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fermion.cli.arguments import add_storage_options, storage_options
-from fermion.cli.console import Console
-from fermion.cli.protocol import FOUND_PROBLEM
-from fermion.cli.wording import size_text
+from fermion.cli.console import Console, size_text
+from fermion.cli.protocol import FOUND_PROBLEM, add_storage_options, storage_options
 from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.reading.file import open_file

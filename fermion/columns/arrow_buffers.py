@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import kernels
-from fermion.columns.types import is_list_view
+from fermion.columns.types import BinaryValues, Bits, PhysicalType, is_list_view
 from fermion.columns.validity import Validity
-from fermion.columns.values import BinaryValues, Bits, PhysicalType
 from fermion.errors import InvalidArgumentError
 
 

@@ -13,9 +13,16 @@ import pyarrow.types as pat
 from fermion.columns import distinct
 from fermion.columns import slots as rearrange
 from fermion.columns.filled import check_filled
-from fermion.columns.types import Node, NodeKind, is_list_view
+from fermion.columns.types import (
+    BinaryValues,
+    Bits,
+    ColumnStreams,
+    Node,
+    NodeKind,
+    PhysicalKind,
+    is_list_view,
+)
 from fermion.columns.validity import Validity
-from fermion.columns.values import BinaryValues, Bits, ColumnStreams, PhysicalKind
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import CHUNK_SLOTS_MAX
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns import validity
-from fermion.columns.types import Node, NodeKind
-from fermion.columns.values import BinaryValues, Bits, ColumnStreams, Values
+from fermion.columns.types import BinaryValues, Bits, ColumnStreams, Node, NodeKind, Values
 
 _CODE_BYTES = 8
 

@@ -24,8 +24,7 @@ from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node, strip_wrappers
-from fermion.columns.values import Bits
+from fermion.columns.types import Bits, Node, column_node, strip_wrappers
 from fermion.errors import InvalidArgumentError
 
 

@@ -15,9 +15,17 @@ import pyarrow as pa
 from fermion import kernels
 from fermion.columns import arrow_buffers, validity
 from fermion.columns import slots as rearrange
-from fermion.columns.types import Node, NodeKind, is_list_view
+from fermion.columns.types import (
+    BinaryValues,
+    Bits,
+    ColumnStreams,
+    Node,
+    NodeKind,
+    PhysicalKind,
+    Values,
+    is_list_view,
+)
 from fermion.columns.validity import Validity
-from fermion.columns.values import BinaryValues, Bits, ColumnStreams, PhysicalKind, Values
 from fermion.errors import InvalidArgumentError
 
 _CHUNK_ROWS_SMALL = 4096

@@ -12,17 +12,18 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns import validity
-from fermion.columns.types import Node, NodeKind
-from fermion.columns.validity import Validity
-from fermion.columns.values import (
+from fermion.columns.types import (
     BinaryValues,
     Bits,
     ColumnStreams,
+    Node,
+    NodeKind,
     PhysicalKind,
     PhysicalType,
     Values,
 )
-from fermion.columns.values import concatenate as concatenate_values
+from fermion.columns.types import concatenate as concatenate_values
+from fermion.columns.validity import Validity
 
 
 def blank(node: Node, slots: int, out: ColumnStreams) -> None:

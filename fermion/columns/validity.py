@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import Bits
+from fermion.columns.types import Bits
 
 Validity = Bits | None | bool
 

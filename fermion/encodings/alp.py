@@ -24,19 +24,21 @@ import struct
 
 import numpy as np
 
-from fermion.columns.values import INT64, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import INT64, PhysicalKind, PhysicalType, Values
 from fermion.encodings.bitpack import sample_blocks
 from fermion.encodings.encoding import (
     FOR_BITPACK,
+    Buffer,
     Child,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import ALP_EXPONENT_MAX, Codec, EncodingId, align
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import Bits, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import Bits, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
     BITMAP,
+    Buffer,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId
 

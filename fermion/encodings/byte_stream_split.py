@@ -11,10 +11,18 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import PhysicalType, Values
+from fermion.columns.types import PhysicalType, Values
 from fermion.encodings.compressed import packed_recipe
-from fermion.encodings.encoding import Child, DecodeContext, EncodeSettings, Encoding, Recipe
-from fermion.encodings.tree import Buffer, Node, node_parts
+from fermion.encodings.encoding import (
+    Buffer,
+    Child,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
 from fermion.encodings.unsigned import UNSIGNED
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId

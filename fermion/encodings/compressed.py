@@ -10,18 +10,21 @@ import struct
 
 import numpy as np
 
-from fermion.columns.values import PhysicalType, Values
+from fermion.columns.types import PhysicalType, Values
 from fermion.encodings.encoding import (
     PLAIN,
     BinaryPlan,
+    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
+    Node,
     Recipe,
+    node_parts,
+    parse_node,
     plain_recipe,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts, parse_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.io.compression import pack, unpack
 from fermion.layout import Codec, EncodingId

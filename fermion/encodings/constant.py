@@ -10,9 +10,17 @@ import struct
 
 import numpy as np
 
-from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
-from fermion.encodings.encoding import BinaryPlan, DecodeContext, EncodeSettings, Encoding, Recipe
-from fermion.encodings.tree import Buffer, Node, node_parts
+from fermion.columns.types import BinaryValues, Bits, PhysicalType, Values
+from fermion.encodings.encoding import (
+    BinaryPlan,
+    Buffer,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import EncodingId
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
+from fermion.columns.types import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 from fermion.encodings.dictionary import Dictionary
-from fermion.encodings.encoding import BinaryPlan, DecodeContext, Encoding
+from fermion.encodings.encoding import (
+    NODE_HEADER_SIZE,
+    BinaryPlan,
+    DecodeContext,
+    Encoding,
+    Node,
+    parse_node,
+)
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
-from fermion.encodings.tree import NODE_HEADER_SIZE, Node, parse_node
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 

@@ -20,17 +20,19 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import PhysicalKind, PhysicalType, Values, number
+from fermion.columns.types import PhysicalKind, PhysicalType, Values, number
 from fermion.encodings.encoding import (
     FOR_BITPACK,
+    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
+    Node,
     Recipe,
+    node_parts,
 )
 from fermion.encodings.narrow import is_narrow, narrowed
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId, align
 

@@ -23,19 +23,21 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute, kernels
-from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
     FOR_BITPACK,
     BinaryPlan,
+    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
+    Node,
     Recipe,
+    node_parts,
     pick_strings,
     plain_recipe,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId

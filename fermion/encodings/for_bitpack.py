@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from fermion.columns.values import PhysicalType, Values
+from fermion.columns.types import PhysicalType, Values
 from fermion.encodings import bitpack
 from fermion.encodings.encoding import (
     FOR_BITPACK,
+    Buffer,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
 from fermion.encodings.narrow import is_narrow, narrowed
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError
 from fermion.layout import Codec, EncodingId
 

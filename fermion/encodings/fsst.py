@@ -28,17 +28,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
     FOR_BITPACK,
     BinaryPlan,
+    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId, align

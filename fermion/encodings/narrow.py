@@ -8,18 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import INT64, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import INT64, PhysicalKind, PhysicalType, Values
 from fermion.encodings.encoding import (
     FOR_BITPACK,
+    Buffer,
     Child,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId
 

@@ -21,10 +21,17 @@ import numpy as np
 from pcodec import ChunkConfig, PagingSpec
 from pcodec.wrapped import ChunkDecompressor, FileCompressor, FileDecompressor
 
-from fermion.columns.values import PhysicalType, Values
-from fermion.encodings.encoding import DecodeContext, EncodeSettings, Encoding, Recipe
+from fermion.columns.types import PhysicalType, Values
+from fermion.encodings.encoding import (
+    Buffer,
+    DecodeContext,
+    EncodeSettings,
+    Encoding,
+    Node,
+    Recipe,
+    node_parts,
+)
 from fermion.encodings.narrow import is_narrow, narrowed
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import BinaryValues, Bits, PhysicalType, Values
+from fermion.columns.types import BinaryValues, Bits, PhysicalType, Values
 from fermion.encodings.encoding import (
     PLAIN,
     BinaryPlan,
+    Buffer,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
     plain_recipe,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId, align
 

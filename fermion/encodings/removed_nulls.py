@@ -23,9 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fermion import kernels
+from fermion.columns.types import BinaryValues, Bits, Values
 from fermion.columns.validity import Validity
-from fermion.columns.values import BinaryValues, Bits, Values
-from fermion.encodings.tree import NODE_HEADER_SIZE, Buffer, Node
+from fermion.encodings.encoding import NODE_HEADER_SIZE, Buffer, Node
 from fermion.errors import InvalidFileError
 from fermion.layout import NodeFlag
 

@@ -18,20 +18,22 @@ import struct
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import PhysicalType, Values
+from fermion.columns.types import PhysicalType, Values
 from fermion.encodings import bitpack
 from fermion.encodings.encoding import (
     FOR_BITPACK,
     PLAIN,
+    Buffer,
     Child,
     Chooser,
     DecodeContext,
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import Codec, EncodingId

@@ -25,19 +25,21 @@ from itertools import pairwise
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.encodings.compressed import CODECS
 from fermion.encodings.encoding import (
     FOR_BITPACK,
     PLAIN,
     BinaryPlan,
+    Buffer,
     Child,
     DecodeContext,
     EncodeSettings,
     Encoding,
+    Node,
     Recipe,
+    node_parts,
 )
-from fermion.encodings.tree import Buffer, Node, node_parts
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.io.compression import pack, unpack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fermion.columns.values import PhysicalKind, PhysicalType, number
+from fermion.columns.types import PhysicalKind, PhysicalType, number
 from fermion.errors import InvalidArgumentError, InvalidFileError
 
 UNSIGNED: dict[int, PhysicalType] = {

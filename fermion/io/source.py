@@ -31,11 +31,60 @@ from fermion.errors import (
 from fermion.forks import Lock, PerProcess
 from fermion.io.coalesce import coalesce, span_of
 from fermion.io.remote import ask, is_missing, protocols, storage_error
-from fermion.io.reused_memory import KeptMemory
 from fermion.redaction import as_cause, redacted
 
 if TYPE_CHECKING:
     import fsspec
+import mmap
+import sys
+
+from fermion.forks import process
+from fermion.io.remote import resolve
+
+KEPT_BYTES_MIN = 256 * 1024
+"""Smaller pieces the allocator keeps by itself."""
+KEPT_BYTES_MAX = 32 * 1024 * 1024
+_GRAIN = 1024 * 1024
+# Of a piece that nobody uses: the list, the loop's variable, and the argument of the call itself.
+_UNUSED_REFERENCES = 3
+
+
+class KeptMemory:
+    """Pieces of memory, each lent to one borrower at a time; safe to share between threads.
+
+    A piece is free again when no array, view or Arrow buffer of it is left, which its reference
+    count tells: nothing has to be given back. A forked process starts with none: what threads of
+    its parent had borrowed would never be free again.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[np.ndarray] = []
+        self._lock, self._made_in = Lock(), process()
+
+    def borrow(self, size: int) -> np.ndarray:
+        """Memory of ``size`` bytes, with anything in it: ``uint8``, writable."""
+        if size < KEPT_BYTES_MIN:
+            return np.empty(size, np.uint8)
+        with self._lock.get():
+            if self._made_in is not process():
+                self._pieces, self._made_in = [], process()
+            for piece in self._pieces:
+                if len(piece) >= size and sys.getrefcount(piece) == _UNUSED_REFERENCES:
+                    return piece[:size]
+            # Not of the allocator, which could not return what lies below to the system.
+            pages = mmap.mmap(
+                -1, -(-size // _GRAIN) * _GRAIN, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            )
+            piece = np.frombuffer(pages, np.uint8)
+            if len(piece) + sum(map(len, self._pieces)) <= KEPT_BYTES_MAX:
+                self._pieces.append(piece)
+            return piece[:size]
+
+    def clear(self) -> None:
+        """Keep nothing any more; what is lent stays with its borrowers."""
+        with self._lock.get():
+            self._pieces.clear()
+
 
 PathLike = str | os.PathLike[str]
 T = TypeVar("T")
@@ -482,3 +531,115 @@ class CountingSource:
         with self._lock.get():
             before = self._totals
             self._totals = before[0] + requests, before[1] + requested, before[2] + used
+
+
+class MappedSource(LocalSource):
+    """A file of the local file system whose bytes are views of a mapping.
+
+    The mapping lasts as long as a view of it. A file that is truncated, or whose disk fails, ends
+    the process with SIGBUS when its bytes are looked at.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        super().__init__(path)
+        self._view: memoryview | None = memoryview(b"")
+        if self.size:  # an empty file can't be mapped
+            try:
+                with on_local_disk("map", self.name):
+                    mapping = mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+            except BaseException:
+                self.close()
+                raise
+            self._view = memoryview(mapping)
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """Exactly ``length`` bytes from ``offset``; a view of the mapping."""
+        view = self._view
+        if view is None:
+            raise file_is_closed(self.name)
+        check_range(self.name, self.size, offset, length)
+        return view[offset : offset + length]
+
+    def close(self) -> None:
+        """Close the descriptor, and let go of the mapping; a second call does nothing."""
+        self._view = None
+        super().close()
+
+
+class BufferSource:
+    """A file that lies in memory: any object with the buffer protocol."""
+
+    is_local = True
+
+    def __init__(self, buffer: Any, name: str = "<buffer>") -> None:
+        self.name = name
+        self._view = memoryview(buffer).cast("B")
+        self.size: int | None = len(self._view)
+
+    def read_end(self, length: int) -> memoryview:
+        """The last ``length`` bytes, or the whole file when it has fewer; a view."""
+        return self._view[max(0, len(self._view) - length) :]
+
+    def read(self, offset: int, length: int) -> memoryview:
+        """``length`` bytes from ``offset``; a view."""
+        check_range(self.name, self.size, offset, length)
+        return self._view[offset : offset + length]
+
+    def again(self) -> BufferSource:
+        """The same bytes."""
+        return BufferSource(self._view, self.name)
+
+    def close(self) -> None:
+        """The buffer is the caller's."""
+
+
+def buffer_of(given: Any, name: str) -> memoryview:
+    """The bytes of an object with the buffer protocol; names the parameter if it has none."""
+    try:
+        return memoryview(given)
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a path, a URL or an object with the buffer protocol, found "
+            f"{type(given).__name__}"
+        ) from None
+
+
+def open_source(
+    path: Any,
+    storage_options: dict[str, Any] | None = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    memory_map: bool = False,
+) -> Source:
+    """Open a path, an fsspec URL, or an object with the buffer protocol.
+
+    Parameters
+    ----------
+    memory_map
+        Map a file of the local file system; others are read as ever.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError
+        As the storage says.
+    IsADirectoryError, InvalidArgumentError
+        It is a directory, or a pipe or a device.
+    TypeError
+        The path is none of these.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        return BufferSource(buffer_of(path, "path"))
+    filesystem, inner = resolve(path, storage_options)
+    if filesystem is None:
+        return MappedSource(inner) if memory_map else LocalSource(inner)
+
+    def connect() -> Any:
+        return _one_file(resolve(path, storage_options)[0], inner)
+
+    return FilesystemSource(_one_file(filesystem, inner), inner, connect, timeout_s=timeout_s)
+
+
+def _one_file(filesystem: Any, path: str) -> Any:
+    """A file system, or what it has for one file, of which it need not ask again where it lies."""
+    opened = getattr(filesystem, "opened", None)
+    return filesystem if opened is None else opened(path)

@@ -14,7 +14,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
-from fermion.columns.batch_copies import copied_array
+from fermion.columns.arrow_input import copied_array
 from fermion.columns.rows import unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import SORT_KEY, SortFlag

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fermion.columns.values import INT64, UINT32
+from fermion.columns.types import INT64, UINT32
 from fermion.layout import CHUNK_SLOTS_MAX, INT64_MAX, INT64_MIN, ChunkFlag, StreamType
 from fermion.metadata.cmb import ChunkRecord
 from fermion.metadata.file_info import BatchRange
 from fermion.options import WriteOptions
 from fermion.pages.cuts import cut_batches, cut_fixed
-from fermion.pages.encoded import EncodedStream, encoded_stream
-from fermion.pages.pages import encode_chunk
+from fermion.pages.pages import EncodedStream, encode_chunk, encoded_stream
 
 ID_STREAM, LENGTH_STREAM, POSITION_STREAM = 0, 1, 2
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fermion.encodings.tree import Buffer, PageBuffer
+from fermion.encodings.encoding import Buffer, PageBuffer
 from fermion.errors import (
     ChecksumError,
     InvalidFileError,

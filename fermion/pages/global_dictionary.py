@@ -28,8 +28,14 @@ import pyarrow as pa
 from fermion.columns.arrow_buffers import is_same_memory
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node
-from fermion.columns.values import ColumnStreams, PhysicalType, Values, concatenate, slice_values
+from fermion.columns.types import (
+    ColumnStreams,
+    Node,
+    PhysicalType,
+    Values,
+    concatenate,
+    slice_values,
+)
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.dictionary import build_dictionary
 from fermion.errors import ChecksumError, InvalidFileError

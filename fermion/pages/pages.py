@@ -1,4 +1,4 @@
-"""Pages: chunks of values as encoding trees in frames, both directions.
+"""Pages: chunks of values as encoding trees in frames, both directions, with what describes them.
 
 `pages.frame` says how a frame looks, `encodings.encoding` how a tree does, and
 `encodings.removed_nulls` how a page leaves its null slots out.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fermion.columns.validity import Validity
-from fermion.columns.values import (
+from fermion.columns.types import (
     BinaryValues,
     Bits,
     PhysicalKind,
@@ -22,6 +21,7 @@ from fermion.columns.values import (
     slice_values,
     slots_bytes,
 )
+from fermion.columns.validity import Validity
 from fermion.encodings.choice.choose import (
     ChoiceMemory,
     choose,
@@ -31,8 +31,24 @@ from fermion.encodings.choice.choose import (
 )
 from fermion.encodings.choice.policy import LIMITS, policy_for
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
-from fermion.encodings.decoding import TreeSlice, decode_tree_codes, decode_trees
-from fermion.encodings.encoding import EncodeSettings, Recipe, plain_recipe
+from fermion.encodings.decoding import (
+    NodeDescription,
+    TreeSlice,
+    decode_tree_codes,
+    decode_trees,
+    describe_tree,
+)
+from fermion.encodings.encoding import (
+    Buffer,
+    EncodeSettings,
+    Node,
+    PageBuffer,
+    Recipe,
+    encoding_name,
+    node_size,
+    parse_node,
+    plain_recipe,
+)
 from fermion.encodings.removed_nulls import (
     Spread,
     is_worth_removing,
@@ -41,17 +57,21 @@ from fermion.encodings.removed_nulls import (
     remove_nulls,
     valid_before,
 )
-from fermion.encodings.tree import Buffer, Node, PageBuffer, encoding_name, node_size, parse_node
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
-from fermion.io.checksum import UNBOUND_CRC32C, PageChecks
+from fermion.io.checksum import UNBOUND_CRC32C, UNCHECKED, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack
 from fermion.layout import (
+    CHUNK_LENGTH_MAX,
+    INT64_MAX,
+    INT64_MIN,
     PAGE_EXPANSION_FREE_BYTES,
     PAGE_EXPANSION_MAX,
     ChecksumKind,
+    ChunkFlag,
     Codec,
     EncodingId,
 )
+from fermion.metadata.cmb import ChunkRecord
 from fermion.options import WriteOptions
 from fermion.pages.frame import (
     CHECKSUM_KINDS,
@@ -61,6 +81,66 @@ from fermion.pages.frame import (
     root_encoding,
     seal_page,
 )
+from fermion.statistics.bloom import BuiltFilters
+
+
+@dataclass(slots=True)
+class EncodedStream:
+    """Pages of one stream's chunk, its bloom filters, and its record, which lacks only offsets."""
+
+    record: ChunkRecord
+    pages: list[bytearray] = field(default_factory=list)
+    filters: list[BuiltFilters] = field(default_factory=list)
+
+
+def encoded_stream(
+    chunk: EncodedChunk,
+    cuts: np.ndarray,
+    mins: np.ndarray,
+    maxs: np.ndarray,
+    *,
+    minimum: int = INT64_MAX,
+    maximum: int = INT64_MIN,
+    flags: int = 0,
+    null_count: int = 0,
+) -> EncodedStream:
+    """Put a chunk's pages together with the record that describes them.
+
+    Parameters
+    ----------
+    cuts
+        ``int64``, shape (pages + 1,): slots at which pages begin and end, without a dictionary.
+    mins, maxs
+        ``int64``, shape (pages,): PAGE_META bounds.
+    minimum, maximum, flags, null_count
+        Of the chunk.
+    """
+    sizes = tuple([len(page) for page in chunk.pages])
+    rows, lows, highs = (tuple(each.tolist()) for each in (np.diff(cuts), mins, maxs))
+    if chunk.has_dictionary:
+        rows, lows, highs = (0, *rows), (INT64_MIN, *lows), (INT64_MAX, *highs)
+        flags |= ChunkFlag.FIRST_PAGE_IS_DICT
+    if chunk.nulls_removed:
+        flags |= ChunkFlag.DENSE_NO_NULL_SLOTS
+    if chunk.shared_entries:
+        flags |= ChunkFlag.USES_GLOBAL_DICT
+    if sum(sizes) > CHUNK_LENGTH_MAX:
+        raise InvalidArgumentError(
+            f"a chunk of {sum(sizes)} bytes; at most {CHUNK_LENGTH_MAX} fit: lower stripe_bytes"
+        )
+    record = ChunkRecord(
+        length=sum(sizes),
+        flags=int(flags),
+        minimum=minimum,
+        maximum=maximum,
+        null_count=null_count,
+        page_sizes=sizes,
+        page_rows=rows,
+        page_mins=lows,
+        page_maxs=highs,
+        shared_entries=chunk.shared_entries,
+    )
+    return EncodedStream(record, list(chunk.pages))
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,3 +555,69 @@ def located(error: Exception, where: str, page: PageSlice) -> FermionError:
     message = f"{where or 'page'}: page at offset {page.offset}: {error}"
     kind = type(error) if isinstance(error, FermionError) else InvalidFileError
     return kind(message)
+
+
+@dataclass(frozen=True, slots=True)
+class PageDescription:
+    """What a page is made of, for people.
+
+    Attributes
+    ----------
+    slots
+        Slots; for a dictionary page, its entries.
+    codec
+        ``none`` or ``zstd``, over the whole tree.
+    size, raw_length
+        Bytes of the page, and of its tree without the codec.
+    tree
+        The encodings.
+    """
+
+    slots: int
+    codec: str
+    size: int
+    raw_length: int
+    tree: NodeDescription
+
+    @property
+    def label(self) -> str:
+        """The tree and the codec on one line."""
+        return tree_label(self.tree) + ("" if self.codec == "none" else f" in {self.codec}")
+
+
+def tree_label(tree: NodeDescription) -> str:
+    """A tree of encodings on one line: ``dictionary(codes: for_bitpack, values: plain)``."""
+    if not tree.children:
+        return tree.encoding
+    children = ", ".join(f"{child.role}: {tree_label(child)}" for child in tree.children)
+    return f"{tree.encoding}({children})"
+
+
+def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
+    """Names and sizes of a page's encodings; its checksum is not verified.
+
+    Parameters
+    ----------
+    page
+        The page; its slots and slice are ignored.
+
+    Raises
+    ------
+    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+        The page is not well-formed, or needs a newer reader.
+    """
+    try:
+        frame = open_frame(page, UNCHECKED)
+        root, values = root_of(frame), frame.slots
+        if root.flags:
+            root, values = open_root(root)
+        tree = TreeSlice(root, values, 0, values, expansion_limit(len(page.buffer)))
+        return PageDescription(
+            frame.slots,
+            frame.codec.name.lower(),
+            len(page.buffer),
+            frame.raw_length,
+            describe_tree(tree),
+        )
+    except (FermionError, ValueError) as error:
+        raise located(error, where, page) from error

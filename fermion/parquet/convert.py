@@ -27,9 +27,8 @@ from fermion.errors import (
     InvalidFileError,
     UnsupportedTypeError,
 )
-from fermion.io.opening import buffer_of
 from fermion.io.sink import Sink, check_target, open_sink
-from fermion.io.source import PathLike
+from fermion.io.source import PathLike, buffer_of
 from fermion.metadata.file_info import FileInfo
 from fermion.options import MIB, WriteOptions
 from fermion.parquet.source import ParquetSource, one_line, path_name

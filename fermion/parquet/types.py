@@ -29,8 +29,7 @@ import pyarrow.types as pat
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, NodeKind, Order, column_node, strip_wrappers
-from fermion.columns.values import ColumnStreams
+from fermion.columns.types import ColumnStreams, Node, NodeKind, Order, column_node, strip_wrappers
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 
 DECIMAL_DIGITS_MAX = 76

@@ -2,7 +2,14 @@
 
 from fermion.columns.ranges import RowRanges
 from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to_pyarrow
-from fermion.predicate.binding import bind, candidate_names, rename_columns, resolve_path
+from fermion.predicate.binding import (
+    bind,
+    candidate_names,
+    from_engine,
+    parse_filter,
+    rename_columns,
+    resolve_path,
+)
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import (
     Column,
@@ -13,7 +20,6 @@ from fermion.predicate.expression import (
     without_opaque,
 )
 from fermion.predicate.intervals import Interval, interval, members, text_range
-from fermion.predicate.parse import from_engine, parse_filter
 from fermion.predicate.prune import (
     Bounds,
     bound_key,

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
-from fermion.columns.values import INT64, UINT32, PhysicalType
+from fermion.columns.types import INT64, UINT32, PhysicalType
 from fermion.errors import InvalidFileError
 from fermion.io.checksum import PageChecks
 from fermion.metadata.cmb import ColumnBlock

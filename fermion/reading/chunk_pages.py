@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.types import Form, Node
-from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import BinaryValues, Form, Node, PhysicalKind, PhysicalType, Values
 from fermion.encodings.decoding import decode_numbers
-from fermion.encodings.tree import PageBuffer
+from fermion.encodings.encoding import PageBuffer
 from fermion.errors import FermionError
 from fermion.io.checksum import PageChecks
 from fermion.io.compression import decompress_padded

@@ -14,9 +14,17 @@ from fermion.columns import slots as rearrange
 from fermion.columns.assemble import assemble
 from fermion.columns.filled import check_filled
 from fermion.columns.ranges import RowRanges
-from fermion.columns.types import Node, NodeKind
+from fermion.columns.types import (
+    BITS,
+    UINT32,
+    Bits,
+    ColumnStreams,
+    Node,
+    NodeKind,
+    PhysicalType,
+    Values,
+)
 from fermion.columns.validity import Validity, settled, to_flags
-from fermion.columns.values import BITS, UINT32, Bits, ColumnStreams, PhysicalType, Values
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.forks import cached_property
 from fermion.io.source import CountingSource

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.types import Node, NodeKind
-from fermion.columns.values import PhysicalKind
+from fermion.columns.types import Node, NodeKind, PhysicalKind
 from fermion.display import short_repr
 from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
@@ -32,8 +31,7 @@ from fermion.pages.global_dictionary import dictionary_record
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
 from fermion.statistics.bloom import parse_bloom_record
-from fermion.statistics.bounds import ColumnStatistics, chunk_statistics
-from fermion.statistics.details import decoded_bytes
+from fermion.statistics.bounds import ColumnStatistics, chunk_statistics, decoded_bytes
 
 VERIFIED_AT_ONCE_BYTES = 32 * MIB
 """Bytes of pages that are in memory at once to be verified."""

@@ -18,8 +18,14 @@ from fermion.columns.rows import empty_columns, take_rows
 from fermion.display import html_facts, html_table, location_text, type_text
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.forks import ThreadPool
-from fermion.io.opening import open_source
-from fermion.io.source import CountingSource, FilesystemSource, IoStats, LocalSource, PathLike
+from fermion.io.source import (
+    CountingSource,
+    FilesystemSource,
+    IoStats,
+    LocalSource,
+    PathLike,
+    open_source,
+)
 from fermion.options import (
     TRAINING_LANES,
     TRAINING_WINDOW_ROWS,
@@ -28,6 +34,7 @@ from fermion.options import (
     read_options,
     thread_count,
 )
+from fermion.reading.bounds import FilePruning, prune_file
 from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import (
@@ -38,7 +45,6 @@ from fermion.reading.projection import (
     project,
 )
 from fermion.reading.projection import result_schema as schema_of
-from fermion.reading.pruning import FilePruning, prune_file
 from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import Query, StripeFilter, StripeReader
 from fermion.reading.verify import VerifyReport, verify_again

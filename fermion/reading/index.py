@@ -31,20 +31,19 @@ from fermion.layout import (
     SectionKind,
     StreamType,
 )
-from fermion.metadata.cit import ColumnRanges, open_cit
+from fermion.metadata.cit import ColumnRanges, NameIndex, open_cit
 from fermion.metadata.cmb import ColumnBlock, trailer_checksums
 from fermion.metadata.footer import (
     SIZE_MIN,
     Footer,
+    TailRegion,
     other_format,
     parse_footer,
     parse_head,
     parse_sections,
 )
-from fermion.metadata.name_index import NameIndex
 from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.metadata.sort_order import parse_sort_order
-from fermion.metadata.tail import TailRegion
 from fermion.options import ReadOptions, SortKey
 from fermion.pages.batches import stream_types
 

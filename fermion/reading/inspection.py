@@ -22,8 +22,7 @@ from fermion.layout import (
     ExtTag,
 )
 from fermion.metadata.cmb import ColumnBlock
-from fermion.pages.description import PageDescription, describe_page
-from fermion.pages.pages import PageSlice
+from fermion.pages.pages import PageDescription, PageSlice, describe_page
 from fermion.reading.column_metadata import (
     ColumnMetadata,
     StreamMetadata,
@@ -33,10 +32,10 @@ from fermion.reading.column_metadata import (
 )
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName, Projected, project
-from fermion.statistics.bounds import merge_columns
-from fermion.statistics.details import (
+from fermion.statistics.bounds import (
     ChunkBounds,
     distinct_count,
+    merge_columns,
     merged_long_bounds,
     nan_count,
     recorded_sum,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fermion.columns.values import BinaryValues
+from fermion.columns.types import BinaryValues
 from fermion.layout import ChecksumKind
 from fermion.pages.pages import expansion_limit
 from fermion.reading.chunk_pages import (
@@ -26,7 +26,7 @@ from fermion.reading.chunk_pages import (
     chunk_pages,
 )
 from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy, run_by_size
-from fermion.statistics.details import decoded_bytes
+from fermion.statistics.bounds import decoded_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer  # no dependency of the installed package

@@ -12,8 +12,8 @@ import numpy as np
 from fermion.columns import slots as rearrange
 from fermion.columns import validity
 from fermion.columns.ranges import RowRanges
+from fermion.columns.types import Bits, PhysicalKind, PhysicalType, Values, slice_values
 from fermion.columns.validity import Validity
-from fermion.columns.values import Bits, PhysicalKind, PhysicalType, Values, slice_values
 from fermion.errors import InvalidFileError
 from fermion.io.checksum import PageChecks
 from fermion.layout import EncodingId

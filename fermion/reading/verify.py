@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.columns.filled import check_filled
-from fermion.columns.types import Node, NodeKind, Order
+from fermion.columns.types import Bits, ColumnStreams, Node, NodeKind, Order, Values, slice_values
 from fermion.columns.validity import to_flags
-from fermion.columns.values import Bits, ColumnStreams, Values, slice_values
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io.source import CountingSource, Source
@@ -43,20 +42,18 @@ from fermion.reading.index import FileIndex
 from fermion.reading.stream import DecodeOptions
 from fermion.statistics.bloom import parse_bloom_record, parse_page_bloom_record, read_filters
 from fermion.statistics.bounds import (
+    CONTENT_TAGS,
     EXACT_FLAGS,
     ColumnStatistics,
     PageStatistics,
     chunk_statistics,
-    merge,
-    merge_columns,
-    page_statistics,
-)
-from fermion.statistics.details import (
-    CONTENT_TAGS,
     content_records,
     long_bounds,
+    merge,
+    merge_columns,
     nan_count,
     page_null_counts,
+    page_statistics,
     recorded_bound,
 )
 

@@ -26,8 +26,17 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
-from fermion.columns.types import Node, Order, leaf_type, strip_wrappers
-from fermion.columns.values import BinaryValues, Bits, PhysicalKind, Values, slice_values
+from fermion.columns.types import (
+    BinaryValues,
+    Bits,
+    Node,
+    Order,
+    PhysicalKind,
+    Values,
+    leaf_type,
+    slice_values,
+    strip_wrappers,
+)
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedEncodingError
 from fermion.io.checksum import crc32c
 from fermion.io.source import CountingSource

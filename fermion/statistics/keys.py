@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.types import Order, is_text, leaf_type, strip_wrappers
-from fermion.columns.values import PhysicalKind
+from fermion.columns.types import Order, PhysicalKind, is_text, leaf_type, strip_wrappers
 from fermion.layout import INT64_MAX, INT64_MIN
 
 KEY_BYTES = 8

@@ -16,13 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import first_repeated, integer, several
-from fermion.columns.arrow_input import is_in_memory, record_batch_reader
-from fermion.columns.batch_copies import BatchCopier
+from fermion.columns.arrow_input import BatchCopier, is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
-from fermion.io.opening import open_source
 from fermion.io.remote import resolve
 from fermion.io.sink import check_target, copy_start
-from fermion.io.source import CountingSource, PathLike, Source
+from fermion.io.source import CountingSource, PathLike, Source, open_source
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     SETTING_CHECKSUM_MASK,
@@ -31,11 +29,10 @@ from fermion.layout import (
     Setting,
     align,
 )
-from fermion.metadata.cit import build_extended_cit, build_indexed
+from fermion.metadata.cit import build_extended_cit, build_indexed, build_name_index
 from fermion.metadata.cmb import trailer_checksums
 from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import KNOWN_SIZES
-from fermion.metadata.name_index import build_name_index
 from fermion.metadata.schema_area import build_field_ids, build_schema_area
 from fermion.metadata.sort_order import build_sort_order
 from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_options

@@ -10,8 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag, integer, integers
-from fermion.columns.arrow_input import batches_of, is_in_memory, record_batch_reader
-from fermion.columns.batch_copies import BatchCopier, is_plain
+from fermion.columns.arrow_input import (
+    BatchCopier,
+    batches_of,
+    is_in_memory,
+    is_plain,
+    record_batch_reader,
+)
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
 from fermion.columns.types import Node
 from fermion.errors import InvalidArgumentError
@@ -42,17 +47,15 @@ from fermion.options import (
     write_options,
 )
 from fermion.pages.batches import BatchLog, encode_batches, stream_types, wrong_position
-from fermion.pages.encoded import EncodedStream
 from fermion.pages.frame import bind_page, bind_pages
 from fermion.pages.global_dictionary import encode_dictionary
+from fermion.pages.pages import EncodedStream
 from fermion.reading.verify import verify_written
 from fermion.statistics.bloom import BuiltFilters
-from fermion.writing.column import ColumnPlans, encode_column
-from fermion.writing.column_group import ColumnGroup, page_bytes
-from fermion.writing.flat import COLUMNS_PER_CALL, FlatWriter
+from fermion.writing.column import ColumnPlans, check_option_columns, encode_column, physical_order
+from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, FlatWriter, page_bytes
 from fermion.writing.log import Chunk, FileLog, page_starts
 from fermion.writing.metadata import FileContents, key_value_texts
-from fermion.writing.option_columns import check_option_columns, physical_order
 from fermion.writing.stripe_limits import StripeLimits, is_limited
 
 STRIPE_BYTES_MAX = 2 * 1024**3

@@ -21,8 +21,8 @@ from fermion.statistics.bounds import (
     MergedStatistics,
     chunk_statistics,
     merge_columns,
+    nan_records,
 )
-from fermion.statistics.details import nan_records
 from fermion.writing.column import ColumnPlan, ColumnPlans, EncodedColumn
 
 Path = tuple[str, ...]

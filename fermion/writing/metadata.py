@@ -21,7 +21,7 @@ from fermion.layout import (
     Setting,
     padded,
 )
-from fermion.metadata.cit import build_cit, build_indexed, build_unindexed
+from fermion.metadata.cit import build_cit, build_indexed, build_name_index, build_unindexed
 from fermion.metadata.cmb import ChunkRecord, build_cmb
 from fermion.metadata.footer import (
     KNOWN_SIZES,
@@ -31,7 +31,6 @@ from fermion.metadata.footer import (
     build_sections,
     minor_version,
 )
-from fermion.metadata.name_index import build_name_index
 from fermion.metadata.schema_area import build_field_ids
 from fermion.pages.batches import stream_types
 from fermion.version import created_by

@@ -7,14 +7,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from fermion.columns.values import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
+from fermion.columns.types import BinaryValues, Bits, PhysicalKind, PhysicalType, Values
 from fermion.encodings.choice.policy import DICTIONARY_ENTRIES_MAX, LIMITS, Policy, policy_for
 from fermion.encodings.choice.search import Candidate, Search, values_bytes
 from fermion.encodings.constant import is_constant
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import BITMAP, CONSTANT, FOR_BITPACK, PLAIN, Recipe, plain_recipe
+from fermion.encodings.encoding import (
+    BITMAP,
+    CONSTANT,
+    FOR_BITPACK,
+    NODE_HEADER_SIZE,
+    PLAIN,
+    Recipe,
+    plain_recipe,
+)
 from fermion.encodings.registry import encoding_label, selectable
-from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.errors import InvalidArgumentError
 from fermion.layout import EncodingId, align
 from fermion.options import WriteOptions

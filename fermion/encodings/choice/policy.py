@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from fermion.columns.values import PhysicalType
+from fermion.columns.types import PhysicalType
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
 from fermion.encodings.encoding import EncodeSettings, Encoding
 from fermion.encodings.registry import ENCODINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fermion.columns.values import BinaryValues, Bits, Values, slice_values
+from fermion.columns.types import BinaryValues, Bits, Values, slice_values
 from fermion.encodings.encoding import EncodeSettings
 from fermion.encodings.pcodec import compress_blocks
 from fermion.errors import InvalidArgumentError

@@ -14,7 +14,7 @@ from typing import TypeGuard
 import numpy as np
 
 from fermion import kernels
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     BinaryValues,
@@ -43,9 +43,15 @@ from fermion.encodings.choice.sampling import (
 from fermion.encodings.compressed import packed_recipe
 from fermion.encodings.delta import BLOCK_SLOTS, DELTA_FOR, differences
 from fermion.encodings.dictionary import build_dictionary, in_order
-from fermion.encodings.encoding import BITMAP, FOR_BITPACK, PLAIN, Estimate, Recipe
+from fermion.encodings.encoding import (
+    BITMAP,
+    FOR_BITPACK,
+    NODE_HEADER_SIZE,
+    PLAIN,
+    Estimate,
+    Recipe,
+)
 from fermion.encodings.fsst import Learnt, learn
-from fermion.encodings.tree import NODE_HEADER_SIZE
 from fermion.encodings.unsigned import UNSIGNED, narrowest
 from fermion.layout import EncodingId
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fermion.columns.values import Bits, PhysicalType, Values, concatenate, empty
+from fermion.columns.types import Bits, PhysicalType, Values, concatenate, empty
 from fermion.encodings.choice.search import values_bytes
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.removed_nulls import remove_nulls

@@ -16,7 +16,7 @@ import zstandard
 
 import fermion
 from fermion.columns import types as arrow_types
-from fermion.columns.values import INT64
+from fermion.columns.types import INT64
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io.checksum import UNCHECKED
 from fermion.io.compression import decompress

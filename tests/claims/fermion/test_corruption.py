@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.columns.values import INT64, Bits
+from fermion.columns.types import INT64, Bits
 from fermion.errors import FermionError, InvalidFileError
 from fermion.io import checksum
 from fermion.layout import (
@@ -32,7 +32,7 @@ from fermion.layout import (
     STRIPE_META,
     TAIL_BLOCK_BYTES,
 )
-from fermion.metadata.name_index import NameIndex, build_name_index
+from fermion.metadata.cit import NameIndex, build_name_index
 from fermion.metadata.schema_area import EXPANSION_FREE_BYTES, SchemaArea, build_schema_area
 from fermion.options import WriteOptions
 from fermion.pages import pages

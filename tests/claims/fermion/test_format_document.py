@@ -18,26 +18,27 @@ import xxhash
 import fermion
 from fermion import errors, layout
 from fermion.columns.shred import shred
-from fermion.columns.types import Order, column_node, leaf_type
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     BinaryValues,
     Bits,
+    Order,
     PhysicalKind,
     PhysicalType,
     Values,
+    column_node,
+    leaf_type,
 )
-from fermion.columns.values import number as number_type
+from fermion.columns.types import number as number_type
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.encoding import Recipe
+from fermion.encodings.encoding import Recipe, parse_node
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread, mark_root, open_root
-from fermion.encodings.tree import parse_node
 from fermion.io.checksum import checksum
 from fermion.layout import ChecksumKind, DescType, EncodingId, ExtTag
-from fermion.metadata.name_index import NameIndex, build_name_index
+from fermion.metadata.cit import NameIndex, build_name_index
 from fermion.options import WriteOptions
 from fermion.pages.global_dictionary import DictionaryRecord
 from fermion.statistics import bloom

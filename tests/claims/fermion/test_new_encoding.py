@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.columns.values import PhysicalKind, PhysicalType, Values, number
+from fermion.columns.types import PhysicalKind, PhysicalType, Values, number
 from fermion.encodings.choice import policy
 from fermion.encodings.encoding import (
     Buffer,
@@ -20,10 +20,11 @@ from fermion.encodings.encoding import (
     EncodeSettings,
     Encoding,
     Estimate,
+    Node,
     Recipe,
+    node_parts,
 )
 from fermion.encodings.registry import ENCODINGS, selectable_names
-from fermion.encodings.tree import Node, node_parts
 from fermion.errors import InvalidArgumentError, UnsupportedEncodingError
 from fermion.layout import EncodingId
 from tests.kit.files.physical_values import TYPES

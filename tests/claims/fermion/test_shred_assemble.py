@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.columns import values as physical_values
+from fermion.columns import types as physical_values
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, NodeKind, column_node
-from fermion.columns.values import BinaryValues, Bits, ColumnStreams
+from fermion.columns.types import BinaryValues, Bits, ColumnStreams, Node, NodeKind, column_node
 from fermion.errors import UnsupportedTypeError
 from tests.kit.equality import assert_logically_equal
 from tests.kit.strategies import arrow_arrays, arrow_types, chunked_arrays, random_array

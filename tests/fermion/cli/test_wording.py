@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fermion.cli.wording import counted, size_text
+from fermion.cli.console import counted, size_text
 from fermion.columns.value_text import json_value, value_text
 
 

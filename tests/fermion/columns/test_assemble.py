@@ -12,8 +12,7 @@ from hypothesis import given
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node
-from fermion.columns.values import BinaryValues, Bits, ColumnStreams
+from fermion.columns.types import BinaryValues, Bits, ColumnStreams, Node, column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from tests.kit.equality import assert_logically_equal
 from tests.kit.strategies import arrow_types, random_array

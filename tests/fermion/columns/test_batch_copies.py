@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 
 from fermion.columns.arrow_buffers import is_same_memory
-from fermion.columns.arrow_input import is_in_memory
-from fermion.columns.batch_copies import BatchCopier, copied_array, read_all
+from fermion.columns.arrow_input import BatchCopier, copied_array, is_in_memory, read_all
 from fermion.errors import InvalidArgumentError
 from tests.kit import strategies
 from tests.kit.equality import assert_logically_equal

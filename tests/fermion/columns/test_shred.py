@@ -11,8 +11,7 @@ import pytest
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node
-from fermion.columns.values import BinaryValues, Bits
+from fermion.columns.types import BinaryValues, Bits, Node, column_node
 from fermion.errors import InvalidArgumentError
 from tests.kit.equality import assert_logically_equal
 

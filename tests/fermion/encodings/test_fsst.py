@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import kernels as compiled
-from fermion.columns.values import BINARY, BinaryValues, slice_values
+from fermion.columns.types import BINARY, BinaryValues, slice_values
 from fermion.encodings import fsst
 from fermion.encodings.choice.choose import choose, plain_size
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.encoding import Recipe
-from fermion.encodings.tree import parse_node
+from fermion.encodings.encoding import Recipe, parse_node
 from fermion.errors import FermionError, InvalidFileError
 from fermion.layout import EncodingId
 from fermion.options import PROFILES, WriteOptions

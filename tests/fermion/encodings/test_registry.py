@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fermion.columns.slots import take_values
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     INT64,
     BinaryValues,
@@ -22,9 +22,8 @@ from fermion.columns.values import (
 from fermion.encodings import alp, split_lengths
 from fermion.encodings.choice.policy import policy_for
 from fermion.encodings.decoding import TreeSlice, decode_trees
-from fermion.encodings.encoding import BITMAP, CONSTANT, PLAIN, Recipe
+from fermion.encodings.encoding import BITMAP, CONSTANT, PLAIN, Recipe, node_size, parse_node
 from fermion.encodings.registry import ENCODINGS
-from fermion.encodings.tree import node_size, parse_node
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.io.compression import compress
 from fermion.layout import NODE_DEPTH_MAX, EncodingId

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.columns.slots import fill_nulls
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     INT64,
@@ -33,9 +33,15 @@ from fermion.errors import InvalidFileError, UnsupportedEncodingError
 from fermion.io.checksum import PageChecks
 from fermion.layout import ChunkFlag, NodeFlag
 from fermion.options import PROFILES, WriteOptions
-from fermion.pages.description import describe_page
 from fermion.pages.frame import CHECKSUM_KINDS, HEADER_SIZE, open_page, seal_page
-from fermion.pages.pages import EncodedChunk, PageSlice, decode_codes, decode_pages, encode_chunk
+from fermion.pages.pages import (
+    EncodedChunk,
+    PageSlice,
+    decode_codes,
+    decode_pages,
+    describe_page,
+    encode_chunk,
+)
 from tests.kit.arrow_limits import message_can_hold
 from tests.kit.equality import assert_logically_equal
 from tests.kit.files.physical_values import TYPES, assert_same, cuts_of, make_values, page_slices

@@ -15,8 +15,7 @@ import pytest
 import fermion
 from fermion import ReadOptions
 from fermion.errors import ChecksumError, FermionError, InvalidFileError, TruncatedFileError
-from fermion.io.opening import MappedSource
-from fermion.io.source import LocalSource
+from fermion.io.source import LocalSource, MappedSource
 from tests.kit.processes import in_fork
 
 MAPPED = ReadOptions(memory_map=True)

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion.io import reused_memory
-from fermion.io.reused_memory import KEPT_BYTES_MAX, KEPT_BYTES_MIN, KeptMemory
-from fermion.io.source import LocalSource
+from fermion.io import source as reused_memory
+from fermion.io.source import KEPT_BYTES_MAX, KEPT_BYTES_MIN, KeptMemory, LocalSource
 
 SIZE = 2 * KEPT_BYTES_MIN
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fermion import kernels as compiled
 from fermion.errors import FermionError
 from fermion.kernels import find_name, read_names
-from fermion.metadata.name_index import WHOLE_BYTES_MAX, NameIndex, build_name_index
+from fermion.metadata.cit import WHOLE_BYTES_MAX, NameIndex, build_name_index
 from tests.kit.numpy_kernels import names as reference
 
 NAMES = st.lists(st.text(max_size=40), max_size=80)

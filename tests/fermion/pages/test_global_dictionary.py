@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.cli import main
-from fermion.columns.types import column_node
-from fermion.columns.values import BINARY, Bits
+from fermion.columns.types import BINARY, Bits, column_node
 from fermion.encodings.choice import shared_dictionary
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.layout import FULL_CHUNK_DESC, ChunkFlag

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     INT64,
@@ -38,13 +38,13 @@ from fermion.io.checksum import PageChecks, checksum
 from fermion.io.compression import compress, decompress
 from fermion.layout import ChecksumKind, Codec, EncodingId
 from fermion.options import PROFILES, WriteOptions
-from fermion.pages.description import describe_page
 from fermion.pages.frame import CHECKSUM_KINDS, HEADER_SIZE
 from fermion.pages.pages import (
     PageSlice,
     decode_codes,
     decode_dictionary,
     decode_pages,
+    describe_page,
     encode_chunk,
 )
 from tests.kit.files.physical_values import (

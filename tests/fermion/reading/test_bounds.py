@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.statistics import details as chunk_details
+from fermion.statistics import bounds as chunk_details
 from tests.kit.equality import assert_logically_equal
 from tests.kit.files.predicate_model import SCHEMA, expressions, rows, table_of, truth
 

@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 
 import fermion
 from fermion.layout import FULL_CHUNK_DESC
-from fermion.pages.description import tree_label
+from fermion.pages.pages import tree_label
 from fermion.reading.inspection import (
     LeafStatistics,
     describe_file,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion.layout import FOOTER, ExtTag
 from fermion.reading.inspection import LeafStatistics, describe_file, describe_statistics
-from fermion.statistics import details as chunk_details
+from fermion.statistics import bounds as chunk_details
 from tests.kit.files.features import FEATURES
 from tests.kit.files.file_anatomy import repair
 

@@ -12,7 +12,7 @@ import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.metadata.sort_order import sort_ordinals
 from fermion.options import SortKey
-from fermion.writing.option_columns import physical_order
+from fermion.writing.column import physical_order
 from tests.kit.counting import CountedName
 
 COLUMNS = 400

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import fermion
 from fermion import WriteOptions, col
-from fermion.pages.description import tree_label
+from fermion.pages.pages import tree_label
 from fermion.predicate import Expression
 from fermion.reading.inspection import describe_pages
 
@@ -32,7 +32,7 @@ class EncodedColumn:
     make
         Its values.
     trees
-        The encodings of its pages, as `fermion.pages.description.tree_label` writes them.
+        The encodings of its pages, as `fermion.pages.pages.tree_label` writes them.
     condition
         Selects some rows.
     options

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fermion.encodings.encoding import DecodeContext
+from fermion.encodings.encoding import DecodeContext, parse_node
 from fermion.encodings.registry import ENCODINGS
-from fermion.encodings.tree import parse_node
 from fermion.errors import FermionError
 from fermion.io.checksum import checksum, crc32c
 from fermion.io.compression import decompress

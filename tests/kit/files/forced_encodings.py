@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from fermion.columns.types import column_node
-from fermion.columns.values import PhysicalKind
+from fermion.columns.types import PhysicalKind, column_node
 from fermion.options import WriteOptions
 from fermion.writing.column import ColumnPlan
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import strategies as st
 
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     BinaryValues,

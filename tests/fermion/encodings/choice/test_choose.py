@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from fermion.columns.values import (
+from fermion.columns.types import (
     BINARY,
     BITS,
     INT32,

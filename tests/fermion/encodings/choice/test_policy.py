@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fermion.columns.values import BINARY, INT32, INT64, PhysicalType, Values
+from fermion.columns.types import BINARY, INT32, INT64, PhysicalType, Values
 from fermion.encodings.choice.choose import choose, describe_recipe
 from fermion.options import WriteOptions
 from tests.kit.arrow_samples import WORDS

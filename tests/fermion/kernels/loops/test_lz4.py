@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import kernels as compiled
-from fermion.columns.values import INT64
+from fermion.columns.types import INT64
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.io import compression
 from fermion.io.compression import pack, unpack

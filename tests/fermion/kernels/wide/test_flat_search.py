@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion.columns.values import BinaryValues, PhysicalKind, PhysicalType, number
+from fermion.columns.types import BinaryValues, PhysicalKind, PhysicalType, number
 from fermion.encodings.choice.policy import LIMITS, Policy, Rules, policy_for
 from fermion.writing import flat
 from tests.kit.files.independent_reader import File
