@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         unwrapped,
     )
     from fermion.columns.value_text import value_text
-    from fermion.html.page import web_page
+    from fermion.html.page import WebPage, web_page
     from fermion.io.checksum import crc32c
     from fermion.io.read_ahead import iterate_ahead, read_ahead
     from fermion.io.remote import (
@@ -84,6 +84,7 @@ __getattr__ = load_when_asked_for(
         "TrainingStats": "training.reader",
         "TrainingUnits": "training.blocks:Units",
         "copied_array": "columns.arrow_input",
+        "WebPage": "html.page",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
@@ -125,6 +126,7 @@ __all__ = [
     "TrainingReader",
     "TrainingStats",
     "TrainingUnits",
+    "WebPage",
     "ask",
     "check_filled",
     "connect",

@@ -12,11 +12,13 @@ import base64
 import hashlib
 import html
 import json
+import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fermion.display import printable
+from fermion.display import CELL_LENGTH, printable, shortened
 
 _HERE = Path(__file__).parent
 SCRIPTS = (_HERE / "page.js", _HERE / "axis.js")
@@ -44,6 +46,40 @@ _TEMPLATE = """<!DOCTYPE html>
 </body>
 </html>
 """
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WebPage:
+    """A web page, complete in itself. Notebooks show it in a frame; `str` is its text.
+
+    Attributes
+    ----------
+    title
+        Any text.
+    text
+        HTML.
+    """
+
+    title: str
+    text: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as a file, which a browser opens without a network."""
+        Path(path).expanduser().write_bytes(self.text.encode("utf-8", "backslashreplace"))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        title = shortened(printable(self.title), CELL_LENGTH)
+        return f"<WebPage {title!r} of {len(self.text):,} bytes: save(path) writes it>"
+
+    def _repr_html_(self) -> str:
+        # Its scripts run in a frame that can touch neither the notebook nor a network.
+        return (
+            f'<iframe sandbox="allow-scripts" title="{html.escape(printable(self.title))}" '
+            f'style="width:100%;height:720px;border:0" srcdoc="{html.escape(self.text)}"></iframe>'
+        )
 
 
 def web_page(title: str, data: dict[str, Any], scripts: Sequence[Path]) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import rows_json
+from fermion.cli import add_html, check_html, rows_json, write_html
 from fermion_table.cli.arguments import add_table, open_table
 from fermion_table.cli.printing import Console, print_lines, print_rows
 from fermion_table.inspection.table_difference import TableDiff
+from fermion_table.inspection.table_page import difference_page
 
 HELP = "compare two versions: schema and files, with --rows also rows"
 ROWS_SHOWN = 20
@@ -24,11 +25,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
     )
+    add_html(parser, "schema, files and rows that differ")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Print a difference."""
+    if arguments.html is not None:
+        check_html(arguments, {"--json": arguments.json})
     difference = open_table(arguments).diff(arguments.before, arguments.after)
+    if arguments.html is not None:
+        page = difference_page(difference, rows=max(arguments.n, 0))
+        console.print(write_html(page, arguments))
+        return True
     rows = difference.rows().to_arrow().slice(0, max(arguments.n, 0)) if arguments.rows else None
     if arguments.json:
         result = _json(difference)

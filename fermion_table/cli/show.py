@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from fermion.cli import counted, size_text
+from fermion.cli import add_html, check_html, counted, size_text, write_html
 from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.moments import time_text
@@ -20,10 +20,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
+    add_html(parser, "first rows, columns and what the last commits changed")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Print a summary."""
+    if arguments.html is not None:
+        check_html(arguments, {"--json": arguments.json})
+        console.print(write_html(str(open_table(arguments).show()), arguments))
+        return True
     table = open_table(arguments)
     if arguments.json:
         console.print_json(_json(table))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from fermion.arguments import integer
+from fermion.engine import WebPage
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import commits_between
@@ -84,6 +85,31 @@ def history_html(self: HasState, *, limit: int | None = None) -> str:
 
     state = self._state
     return history_page(state.store, state.snapshot, state.branch, limit=limit)
+
+
+def show(self: HasState, *, rows: int = 20, snapshots: int = 20) -> WebPage:
+    """A web page of the table: first rows, columns with statistics, and what commits changed.
+
+    A notebook shows it; ``show().save("table.html")`` writes it as one file that needs no network.
+    Of each of the last commits it has the first rows that it changed, and the calls that read its
+    snapshot, undo it or go back to it. Rows of commits to very large files are not compared.
+
+    Parameters
+    ----------
+    rows
+        How many are shown, of the table and of each commit.
+    snapshots
+        How many commits are shown, the newest.
+
+    Raises
+    ------
+    InvalidArgumentError, TypeError, VersionNotFound
+    """
+    rows = integer(rows, "rows", minimum=0)
+    snapshots = integer(snapshots, "snapshots", minimum=1)
+    from fermion_table.inspection.table_page import table_page  # rarely asked for
+
+    return table_page(scan(self), self._state.branch, rows=rows, snapshots=snapshots)
 
 
 def scan(

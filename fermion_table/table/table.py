@@ -101,7 +101,9 @@ class Table:
             "columns": len(self.schema.fields),
         }
         title = f"Table {location_text(self.location)}"
-        return html_facts(title, facts) + self.schema._repr_html_()
+        from fermion_table.inspection.table_page import head_html  # rarely asked for
+
+        return html_facts(title, facts) + head_html(self.scan()) + self.schema._repr_html_()
 
     def __bool__(self) -> bool:
         """A table is true, whatever it holds."""
@@ -374,6 +376,7 @@ class Table:
     snapshots = reading.snapshots
     history = reading.history
     history_html = reading.history_html
+    show = reading.show
 
     # Append; engines write files in many tasks, and commit them at once.
     append = appending.append

@@ -372,6 +372,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.head": _of_table("head", n=3),
     "Table.history": _of_table("history", limit=5),
     "Table.history_html": _of_table("history_html", limit=5),
+    "Table.show": _of_table("show", rows=5, snapshots=5),
     "Table.lookup": _of_keyed_table(
         lambda t: t, "lookup", keys=[1, 7], columns=["name"], snapshot_id=1
     ),
