@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +28,6 @@ CHANGE_TYPES = {
     "-D": DELETE,
 }
 """Row kinds by their names."""
-_NUMBERS = np.array(list(CHANGE_TYPES.values()), np.int8)
 
 
 def check_change_type(name: str, dtype: pa.DataType) -> None:
@@ -47,7 +48,9 @@ def check_change_type(name: str, dtype: pa.DataType) -> None:
         raise InvalidArgumentError(f"change_type: column {name!r} is {dtype}, expected text")
 
 
-def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
+def row_kinds(
+    name: str, column: pa.Array, *, first_row: int = 0, types: Mapping[str, int] = CHANGE_TYPES
+) -> np.ndarray:
     """The kinds of rows whose change types are given.
 
     Parameters
@@ -58,6 +61,8 @@ def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
         Text, or a dictionary of texts.
     first_row
         The number of the first row, for messages.
+    types
+        The kinds by the texts that stand for them.
 
     Returns
     -------
@@ -70,19 +75,18 @@ def row_kinds(name: str, column: pa.Array, *, first_row: int = 0) -> np.ndarray:
         Another value, or null; names the first such row.
     """
     check_change_type(name, column.type)
-    found = _places(column)
+    found = _places(column, list(types))
     if found.null_count:
         at = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
         raise InvalidArgumentError(
             f"change_type: column {name!r}, row {first_row + at:,}: expected one of "
-            f"{', '.join(CHANGE_TYPES)}; found {column[at].as_py()!r}"
+            f"{', '.join(types)}; found {column[at].as_py()!r}"
         )
-    return _NUMBERS[found.to_numpy()]
+    return np.array(list(types.values()), np.int8)[found.to_numpy()]
 
 
-def _places(column: pa.Array) -> pa.Array:
+def _places(column: pa.Array, names: list[str]) -> pa.Array:
     """Where each text is among the names: ``int32``; null where it is none of them."""
     if pat.is_dictionary(column.type):  # Arrow can't decode a dictionary of views
-        return _places(column.dictionary).take(column.indices)
-    names = pa.array(list(CHANGE_TYPES), pa.large_string())
-    return pc.index_in(column.cast(pa.large_string()), names)
+        return _places(column.dictionary, names).take(column.indices)
+    return pc.index_in(column.cast(pa.large_string()), pa.array(names, pa.large_string()))

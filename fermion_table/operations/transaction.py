@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
 
 import pyarrow as pa
 
@@ -48,6 +48,7 @@ from fermion_table.operations.row_changes import (
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_writer import check_batches
+from fermion_table.writing.debezium import changes_in
 from fermion_table.writing.deletions import deletions
 from fermion_table.writing.make_writer import TableWriter, write_changes
 from fermion_table.writing.writer_message import WriterMessage, check_same_schema
@@ -127,10 +128,17 @@ class Transaction:
         """Add rows from any Arrow producer; they are matched to the table's columns by name."""
         self._add(self._write(data))
 
-    def upsert(self, data: Any, *, change_type: str | None = None) -> None:
+    def upsert(
+        self,
+        data: Any,
+        *,
+        change_type: str | None = None,
+        format: Literal["debezium"] | None = None,
+    ) -> None:
         """Add rows to a table with a primary key (see `Table.upsert`)."""
         self._enter()
         required_key(self._draft.schema, self._publisher.store.location, "upsert")
+        data, change_type = changes_in(data, change_type, format, self._draft.schema)
         self._add(self._write(data, change_type))
 
     def delete_keys(self, keys: Any) -> None:

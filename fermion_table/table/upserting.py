@@ -12,6 +12,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.appending import appending
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState
+from fermion_table.writing.debezium import changes_in
 
 
 def upsert(
@@ -19,6 +20,7 @@ def upsert(
     data: Any,
     *,
     change_type: str | None = None,
+    format: Literal["debezium"] | None = None,
     schema_mode: Literal["merge"] | None = None,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -39,6 +41,11 @@ def upsert(
         The column of the data that says what each row is: ``insert``, ``update_preimage``,
         ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. It is not stored.
         None: all rows are insertions.
+    format
+        ``debezium``: the data are changes as Debezium gives them, whose column ``op`` (or
+        ``change_type``) is ``c``, ``r``, ``u`` or ``d``. The row is in the structs ``before`` and
+        ``after``, also within a struct ``payload``, or in columns beside ``op``. Tombstones are
+        left out.
     schema_mode
         ``merge`` adds the data's unknown columns to the schema in the same snapshot.
     message, properties, commit_user, commit_identifier
@@ -69,6 +76,7 @@ def upsert(
     merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
     required_key(state.schema, state.store.location, "upsert")
+    data, change_type = changes_in(data, change_type, format, state.schema)
     with appending(state, metadata) as transaction:
         if merges:
             transaction.append_merging(data, change_type)

@@ -422,7 +422,13 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.to_polars": _of_table("to_polars", lazy=True),
     "Table.transaction": _of_table("transaction", **WORDS),
     "Table.upsert": _of_keyed_table(
-        lambda t: t, "upsert", data=CHANGES, change_type="change", schema_mode="merge", **WORDS
+        lambda t: t,
+        "upsert",
+        data=CHANGES,
+        change_type="change",
+        format=None,
+        schema_mode="merge",
+        **WORDS,
     ),
     "Table.undo": _of_table("undo", commit=3, message="why"),
     "Table.update": _of_table("update", filter="id > 1", assignments={"name": lit("x")}, **WORDS),
@@ -460,7 +466,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         merge=_Of(_merge),
     ),
     "Transaction.upsert": _of_keyed_table(
-        Table.transaction, "upsert", data=CHANGES, change_type="change"
+        Table.transaction, "upsert", data=CHANGES, change_type="change", format=None
     ),
     "Transaction.update": _of(
         Table.transaction, "update", filter="id > 1", assignments={"name": lit("x")}
