@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -125,3 +128,81 @@ def test_operations_that_remove_rows_are_refused_without_its_setting(table_path)
     with pytest.raises(InvalidArgumentError, match=r"set greatest\.remove_record_on_delete=true"):
         table.delete("id = 1")
     assert rows(table) == MERGED
+
+
+PROPERTIES = {
+    "deduplicate": {},
+    "partial_update": {"partial_update.remove_record_on_delete": "true"},
+    "aggregation": {
+        "aggregation.remove_record_on_delete": "true",
+        "fields.n.aggregate_function": "sum",
+    },
+    "first_row": {},
+}
+"""Of tables with the engines of the project."""
+
+
+def state(table: Table, start: int) -> dict[str, Any]:
+    """All that a table tells of its rows, and how its files lie."""
+    changes = table.scan_changes(start).to_arrow().drop_columns("_commit_timestamp").to_pylist()
+    return {
+        "rows": rows(table),
+        "filtered": table.scan(columns=["s"], filter="n > 4").to_arrow().sort_by("s").to_pylist(),
+        "count": table.scan().count(),
+        "found": table.lookup([4, 1, 77]).to_pylist(),
+        "changes": sorted(map(repr, changes)),
+        "levels": sorted((entry.level, entry.rows) for entry in table.scan().entries[0]),
+    }
+
+
+def history_of(path: Path, engine: str, properties: dict[str, str]) -> list[Any]:
+    """What a table says after each operation; an operation that is refused says why."""
+    names = {key.replace("ENGINE", engine): value for key, value in properties.items()}
+    settings = {"merge_engine": engine, "bucket": "2", **names}
+    table = Table.create(path, SCHEMA, primary_key=["id"], properties=settings, durability="fast")
+    table.upsert(FIRST)
+    table.upsert(SECOND)
+    start = table.snapshot.id
+    clauses = {"id": [1, 6], "n": [1, 6], "s": ["m", "n"]}
+    found: list[Any] = []
+    for operation in (
+        lambda: table.upsert({"id": [2, 2, 7], "n": [8, 1, 7], "s": ["p", "q", None]}),
+        lambda: table.compact(),
+        lambda: (
+            table.merge(clauses, on=["id"])
+            .when_matched_update(set={"n": "source.n"})
+            .when_not_matched_insert()
+            .execute()
+        ),
+        lambda: table.update("id = 2", {"n": 0}),
+        lambda: table.delete("id = 4"),
+        lambda: table.delete_keys([3]),
+        lambda: table.upsert({"id": [3, 8], "n": [1, 1], "s": ["t", "u"]}),
+        lambda: table.overwrite({"id": [9], "n": [9], "s": ["v"]}, filter="id = 7"),
+        lambda: table.compact(full=True),
+    ):
+        try:
+            operation()
+        except InvalidArgumentError as error:
+            message = str(error)
+            for each in (engine, *PROPERTIES):  # an engine's own file may spell its name
+                message = message.replace(each, "ENGINE")
+            found.append(message)
+        found.append(state(table, start))
+    assert table.verify(data=True).ok
+    return found
+
+
+@pytest.mark.parametrize(("producer", "vectors"), [("none", "false"), ("lookup", "true")])
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_an_engine_under_another_name_does_the_same(
+    name: str, producer: str, vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison with the name of an engine anywhere would tell the two apart."""
+    renamed = type("Renamed", (type(ENGINES[name]),), {"name": "renamed"})()
+    monkeypatch.setitem(ENGINES, "renamed", renamed)
+    properties = {key.replace(name, "ENGINE"): value for key, value in PROPERTIES[name].items()}
+    properties |= {"changelog_producer": producer, "deletion_vectors.enabled": vectors}
+    histories = [history_of(tmp_path / engine, engine, properties) for engine in (name, "renamed")]
+    assert histories[0] == histories[1]
+    assert len(histories[0][-1]["rows"]) > 3
