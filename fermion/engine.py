@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     )
     from fermion.parquet.source import ParquetSource
     from fermion.predicate.polars_expression import filter_of_predicate
+    from fermion.reading.training_blocks import FileBlocks
     from fermion.sql.engine import isolated_database, load_duckdb
     from fermion.sql.expressions import SqlExpressions
     from fermion.statistics.bounds import EXACT_FLAGS
@@ -76,6 +77,7 @@ __getattr__ = load_when_asked_for(
         "EXACT_FLAGS": "statistics.bounds",
         "ParquetSource": "parquet.source",
         "SqlExpressions": "sql.expressions",
+        "FileBlocks": "reading.training_blocks",
         "Last": "training.epoch",
         "Shuffle": "training.order",
         "TrainingBatch": "training.batch",
@@ -117,6 +119,7 @@ __all__ = [
     "BatchCopier",
     "BlockRows",
     "BoundedCache",
+    "FileBlocks",
     "Last",
     "ParquetSource",
     "Shuffle",
