@@ -13,10 +13,11 @@ from typing import assert_type
 import polars
 
 import fermion
+from fermion.typing import TableLike
 from fermion_table import Catalog, Scan, Snapshot, Table
 
 
-def files(data: object) -> None:
+def files(data: TableLike) -> None:
     """Options are known by name and by type."""
     assert_type(fermion.write_table(data, "a.fermion", profile="compact"), fermion.FileInfo)
     fermion.write_table(data, "a.fermion", encodings={"a": "plain"}, sorted_by=["a"], threads=2)
@@ -40,7 +41,7 @@ def frames(scan: Scan, is_lazy: bool) -> None:
     scan.to_polars().collect()  # type: ignore[attr-defined]
 
 
-def tables(data: object) -> None:
+def tables(data: TableLike) -> None:
     """A table from rows, its scans and its commits."""
     table = Table.create("t", data)
     assert_type(table, Table)

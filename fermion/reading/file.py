@@ -48,6 +48,7 @@ from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import Query, StripeFilter, StripeReader
 from fermion.reading.verify import VerifyReport, verify_again
+from fermion.typing import FilterLike
 
 if TYPE_CHECKING:
     from fermion.training.epoch import Last
@@ -274,7 +275,7 @@ class FermionFile:
         self,
         columns: Sequence[ColumnName] | None = None,
         *,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         rows: Rows | None = None,
     ) -> pa.Table:
         """Read rows as a table.
@@ -300,7 +301,7 @@ class FermionFile:
         self,
         columns: Sequence[ColumnName] | None = None,
         *,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         rows: Rows | None = None,
         batch_size: int = 65_536,
     ) -> Iterator[pa.RecordBatch]:
@@ -320,7 +321,9 @@ class FermionFile:
                 yield named.slice(start, size)
             self._check_open()
 
-    def _ask(self, columns: Sequence[ColumnName] | None, filter: Any, rows: Rows | None) -> Query:
+    def _ask(
+        self, columns: Sequence[ColumnName] | None, filter: FilterLike | None, rows: Rows | None
+    ) -> Query:
         """What `RowBatches` is asked for; raises what is wrong with the arguments."""
         self._check_open()
         wanted = None if rows is None else self._rows.wanted(rows)
@@ -346,14 +349,14 @@ class FermionFile:
             return self.schema
         return schema_of(projected, self._index.schema_metadata)
 
-    def count(self, filter: Any = None, *, rows: Rows | None = None) -> int:
+    def count(self, filter: FilterLike | None = None, *, rows: Rows | None = None) -> int:
         """Count the rows that a filter selects; reads no data if statistics decide it."""
         if filter is not None:
             return self.find(filter, rows=rows).total
         self._check_open()
         return self.num_rows if rows is None else self._rows.wanted(rows).total
 
-    def find(self, filter: Any, *, rows: Rows | None = None) -> RowRanges:
+    def find(self, filter: FilterLike | None, *, rows: Rows | None = None) -> RowRanges:
         """Find the rows that a filter selects; reads no data if statistics decide it.
 
         Parameters and errors are those of `read`.
@@ -375,7 +378,7 @@ class FermionFile:
 
     def prune(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         *,
         columns: Sequence[ColumnName] | None = None,
         rows: Rows | None = None,
@@ -431,7 +434,7 @@ class FermionFile:
         self,
         columns: Sequence[ColumnName] | None = None,
         *,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         batch_rows: int,
         seed: int = 0,
         shuffle: Shuffle | None = "rows",
@@ -580,7 +583,7 @@ def read_table(
     path: PathLike | Any,
     *,
     columns: Sequence[ColumnName] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     storage_options: dict[str, Any] | None = None,
 ) -> pa.Table:
     """Read a file as a table; parameters and errors are those of `FermionFile.read`."""

@@ -39,6 +39,7 @@ from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_opt
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName
+from fermion.typing import TableLike
 from fermion.writing.file import Writer
 from fermion.writing.metadata import (
     FILE_STATISTICS_COLUMNS_MAX,
@@ -54,7 +55,7 @@ NO_COLUMNS = pa.schema([])
 
 def add_columns(
     path: PathLike | Any,
-    data: Any,
+    data: TableLike,
     *,
     destination: PathLike | Any | None = None,
     options: WriteOptions | None = None,

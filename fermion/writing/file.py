@@ -52,6 +52,7 @@ from fermion.pages.global_dictionary import encode_dictionary
 from fermion.pages.pages import EncodedStream
 from fermion.reading.verify import verify_written
 from fermion.statistics.bloom import BuiltFilters
+from fermion.typing import TableLike
 from fermion.writing.column import ColumnPlans, check_option_columns, encode_column, physical_order
 from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, FlatWriter, page_bytes
 from fermion.writing.log import Chunk, FileLog, page_starts
@@ -178,7 +179,7 @@ class Writer:
     def _begin(self) -> None:
         self._put(build_head())
 
-    def write(self, data: Any, *, copy: bool = True) -> None:
+    def write(self, data: TableLike, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
 
         Parameters
@@ -212,7 +213,7 @@ class Writer:
             raise
 
     def append_batch(
-        self, batch_id: int | None, data: Any, *, copy: bool = True, positions: Any = None
+        self, batch_id: int | None, data: TableLike, *, copy: bool = True, positions: Any = None
     ) -> None:
         """Append one batch, which never crosses a page boundary.
 
@@ -561,7 +562,7 @@ class Writer:
 
 
 def write_table(
-    data: Any,
+    data: TableLike,
     path: PathLike | Any,
     *,
     options: WriteOptions | None = None,

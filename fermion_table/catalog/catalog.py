@@ -6,11 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from fermion.display import location_text
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
+from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
 from fermion_table.catalog.names import Name, namespace_parts, quoted, table_name
 from fermion_table.catalog.namespaces import Namespaces
@@ -136,9 +135,9 @@ class Catalog:
     def create_table(
         self,
         name: Name,
-        schema: pa.Schema | TableSchema | Any = None,
+        schema: ArrowSchema | TableSchema | TableLike | None = None,
         *,
-        data: Any | None = None,
+        data: TableLike | None = None,
         partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
         sort_by: Sequence[str] | str | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import pyarrow as pa
 
 from fermion.predicate import col
+from fermion.typing import FilterLike
 from fermion_table.catalog.keyed_list import KeyedList
 from fermion_table.catalog.names import SNAPSHOTS_PATH
 from fermion_table.catalog.snapshot_rows import (
@@ -80,6 +81,6 @@ class SnapshotList:
 
         self._list.change([head.key], made, message)
 
-    def _found(self, filter: object) -> list[SnapshotRow]:
+    def _found(self, filter: FilterLike | None) -> list[SnapshotRow]:
         table = self._list.latest()
         return [] if table is None else snapshot_rows_of(table.scan(filter=filter).to_arrow())

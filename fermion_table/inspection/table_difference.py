@@ -9,6 +9,7 @@ from typing import Any
 
 from fermion.display import counted, html_table
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import ChangeStep, commits_between
 from fermion_table.change_feed.changes import ChangeScan
@@ -74,7 +75,9 @@ class TableDiff:
         """Whether nothing differs."""
         return not (self.files_added or self.files_removed or self.schema_changes)
 
-    def rows(self, *, columns: Sequence[PathLike] | None = None, filter: Any = None) -> ChangeScan:
+    def rows(
+        self, *, columns: Sequence[PathLike] | None = None, filter: FilterLike | None = None
+    ) -> ChangeScan:
         """The rows that one of the snapshots has and the other lacks, as `Table.scan_changes`.
 
         All are said to come with the later snapshot. Only files that differ are read, of a

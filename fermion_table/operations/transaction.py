@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike, KeysLike, TableLike
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.committed_files import delete_unpublished, paths_in, written_files
@@ -124,13 +125,13 @@ class Transaction:
         else:
             self.abort()
 
-    def append(self, data: Any) -> None:
+    def append(self, data: TableLike) -> None:
         """Add rows from any Arrow producer; they are matched to the table's columns by name."""
         self._add(self._write(data))
 
     def upsert(
         self,
-        data: Any,
+        data: TableLike,
         *,
         change_type: str | None = None,
         format: Literal["debezium"] | None = None,
@@ -141,7 +142,7 @@ class Transaction:
         data, change_type = changes_in(data, change_type, format, self._draft.schema)
         self._add(self._write(data, change_type))
 
-    def delete_keys(self, keys: Any) -> None:
+    def delete_keys(self, keys: KeysLike) -> None:
         """Delete the rows of keys, without looking for them (see `Table.delete_keys`)."""
         self._enter()
         where = self._publisher.store.location
@@ -149,7 +150,7 @@ class Transaction:
         rows = deletions(self._draft.schema, key, keys)
         self._add(self._write(rows, KIND_COLUMN))
 
-    def append_batches(self, batches: Iterable[tuple[int, Any]]) -> None:
+    def append_batches(self, batches: Iterable[tuple[int, TableLike]]) -> None:
         """Add batches, pairs of id and data."""
         with self._writer() as writer:
             pairs: Iterable[tuple[Any, Any]] = check_batches(batches)
@@ -161,20 +162,22 @@ class Transaction:
                 writer.append_batch(batch_id, data, copy=not stays)
             self._add(writer.prepare_commit()[0].entries)
 
-    def delete(self, filter: Any) -> None:
+    def delete(self, filter: FilterLike) -> None:
         """Delete the rows that a filter selects."""
         self._make(Deletion(filter))
 
-    def update(self, filter: Any, assignments: Mapping[str, Assignment]) -> None:
+    def update(self, filter: FilterLike, assignments: Mapping[str, Assignment]) -> None:
         """Set columns of the rows that a filter selects (see `Table.update`)."""
         self._make(Update(filter, assignments))
 
-    def merge(self, source: Any, on: Any) -> MergeBuilder:
+    def merge(self, source: TableLike, on: Any) -> MergeBuilder:
         """Merge rows of a source when the builder is executed (see `Table.merge`)."""
         self._enter()
         return MergeBuilder(source, on, self._draft.schema, self._merge)
 
-    def overwrite(self, data: Any, *, filter: Any = None, dynamic: bool = False) -> None:
+    def overwrite(
+        self, data: TableLike, *, filter: FilterLike | None = None, dynamic: bool = False
+    ) -> None:
         """Replace rows by new ones (see `Table.overwrite`)."""
         self._check_overwrite(filter, dynamic)
         entries = self._write(data, replaced=self._draft.replaced(filter))
@@ -189,7 +192,7 @@ class Transaction:
         self,
         messages: Iterable[WriterMessage],
         *,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         dynamic: bool = False,
         merge: SchemaMerge | None = None,
     ) -> None:
@@ -306,7 +309,7 @@ class Transaction:
         self._changes.append(change)
         self._applied += 1
 
-    def _check_overwrite(self, filter: Any, dynamic: bool) -> None:
+    def _check_overwrite(self, filter: FilterLike | None, dynamic: bool) -> None:
         where = self._publisher.store.location
         check_overwrite(self._draft.schema, filter, dynamic, where=where)
 
@@ -314,7 +317,7 @@ class Transaction:
         self._make(change)
         return MergeResult(None, change.counts)
 
-    def _replace(self, entries: Iterable[Entry], filter: Any, dynamic: bool) -> None:
+    def _replace(self, entries: Iterable[Entry], filter: FilterLike | None, dynamic: bool) -> None:
         """Take away the rows in whose place new files come."""
         if dynamic:
             self._make(Replacement(frozenset(entry.partition for entry in entries)))
@@ -365,7 +368,7 @@ class Transaction:
         return self._draft.writer(replaced=replaced)
 
     def _write(
-        self, data: Any, change_type: str | None = None, *, replaced: Replaced = False
+        self, data: TableLike, change_type: str | None = None, *, replaced: Replaced = False
     ) -> tuple[Entry, ...]:
         with self._writer(replaced) as writer:
             write_changes(writer, data, change_type, copy=not is_in_memory(data))
@@ -394,7 +397,7 @@ class Statement(Transaction):
     The methods that commit raise what `Transaction.commit` raises.
     """
 
-    def append_merging(self, data: Any, change_type: str | None = None) -> None:
+    def append_merging(self, data: TableLike, change_type: str | None = None) -> None:
         """Add rows, and the columns that the table lacks.
 
         Parameters

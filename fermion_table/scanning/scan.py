@@ -21,6 +21,7 @@ from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
 from fermion.redaction import redacted
+from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
 from fermion_table.merging.primary_key import PrimaryKey, scanned_key
@@ -575,7 +576,7 @@ class Scan(ArrowRows):
         """The same with other columns."""
         return replace(self, columns=check_columns(columns, "columns"))
 
-    def where(self, filter: Any) -> Scan:
+    def where(self, filter: FilterLike | None) -> Scan:
         """The scan with an additional filter.
 
         Parameters

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
+from fermion.typing import FilterLike, TableLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.schema_versions import SchemaMerge, merged_schema
@@ -23,7 +24,7 @@ from fermion_table.writing.writer_message import WriterMessage, WriteSettings
 
 def append(
     self: HasState,
-    data: Any,
+    data: TableLike,
     *,
     schema_mode: Literal["merge"] | None = None,
     message: str | None = None,
@@ -84,7 +85,7 @@ def append(
 
 
 def append_batch(
-    self: HasState, batch_id: int, data: Any, *, message: str | None = None
+    self: HasState, batch_id: int, data: TableLike, *, message: str | None = None
 ) -> Snapshot:
     """Append one batch, which can be looked up by its id, as one snapshot."""
     return append_batches(self, [(batch_id, data)], message=message)
@@ -92,7 +93,7 @@ def append_batch(
 
 def append_batches(
     self: HasState,
-    batches: Iterable[tuple[int, Any]],
+    batches: Iterable[tuple[int, TableLike]],
     *,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -132,7 +133,7 @@ def writer_factory(
     settings: WriteSettings | None = None,
     merge: SchemaMerge | None = None,
     overwrites: bool = False,
-    filter: Any = None,
+    filter: FilterLike | None = None,
 ) -> partial[TableWriter]:
     """A picklable function that makes a writer, for the tasks of engines.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
 
+from fermion.typing import FilterLike, TableLike
 from fermion_table.argument_checks import check_kind, check_kinds
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
@@ -51,9 +51,9 @@ def transaction(
 
 def overwrite(
     self: HasState,
-    data: Any,
+    data: TableLike,
     *,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     dynamic: bool = False,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -93,7 +93,7 @@ def overwrite(
 
 def delete(
     self: HasState,
-    filter: Any,
+    filter: FilterLike,
     *,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,
@@ -134,7 +134,7 @@ def delete(
 
 def update(
     self: HasState,
-    filter: Any,
+    filter: FilterLike,
     assignments: Mapping[str, Assignment],
     *,
     message: str | None = None,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from fermion.arguments import function as check_function
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
+from fermion.typing import TableLike
 from fermion_table.argument_checks import check_columns, check_kind, check_texts, described
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.metadata.snapshot import Snapshot
@@ -142,7 +143,7 @@ def _named(expressions: Any) -> tuple[PathLike, ...]:
 
 def fill_columns(
     self: HasState,
-    data: Any,
+    data: TableLike,
     *,
     on: str | Sequence[str] = ROW_ID.name,
     columns: Sequence[str] | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import pyarrow as pa
 
 from fermion.redaction import redacted
+from fermion.typing import FilterLike
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState
 
@@ -23,7 +24,7 @@ def head(self: HasState, n: int = 10) -> pa.Table:
     return scan(self).head(n)
 
 
-def count(self: HasState, filter: Any = None) -> int:
+def count(self: HasState, filter: FilterLike | None = None) -> int:
     """Count the rows, or those that a filter selects, as `Scan.count`.
 
     Parameters

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from fermion.arguments import flag, function, integer
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
 from fermion_table.checks import repair as repairing
 from fermion_table.checks.data_files import verify_table
@@ -38,7 +38,7 @@ MIN_INPUT_FILES = 2
 def plan_compaction(
     self: HasState,
     *,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     target_size: int | str | None = None,
     min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
@@ -100,7 +100,7 @@ def plan_compaction(
 def compact(
     self: HasState,
     *,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     target_size: int | str | None = None,
     min_input_files: int = MIN_INPUT_FILES,
     sort_by: Sequence[str] | str | None = None,
@@ -334,7 +334,7 @@ def verify(self: HasState, *, data: bool = False) -> VerifyReport:
     return verify_table(self._state.store, data=flag(data, "data"))
 
 
-def _of_partitions(state: TableState, filter: Any) -> TableFilter | None:
+def _of_partitions(state: TableState, filter: FilterLike | None) -> TableFilter | None:
     """A filter of partition columns alone."""
     chosen = table_filter(filter, state.schema, where=state.location)
     sources = [state.schema.by_id[each.source_id].name for each in state.schema.partition_by]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
+from fermion.typing import TableLike
 from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
@@ -16,7 +17,7 @@ from fermion_table.table.state import HasState
 
 def merge(
     self: HasState,
-    source: Any,
+    source: TableLike,
     on: Any,
     *,
     schema_mode: Literal["merge"] | None = None,

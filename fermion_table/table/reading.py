@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from fermion.arguments import integer
 from fermion.engine import WebPage
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike, KeysLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import commits_between
 from fermion_table.change_feed.changes import ChangeScan
@@ -116,7 +117,7 @@ def scan(
     self: HasState,
     *,
     columns: Sequence[PathLike] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     version: Version | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
@@ -195,7 +196,7 @@ def scan(
 
 def lookup(
     self: HasState,
-    keys: Any,
+    keys: KeysLike,
     *,
     columns: Sequence[PathLike] | None = None,
     snapshot_id: int | None = None,
@@ -257,7 +258,7 @@ def scan_changes(
     end: Version | None = None,
     *,
     columns: Sequence[PathLike] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     threads: int | None = None,
 ) -> ChangeScan:
     """Read the rows that commits added and removed.

@@ -18,6 +18,7 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
+from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind, check_kinds, described
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.committed_files import discard_messages, written_files
@@ -117,7 +118,7 @@ def stage_defined(
 def create_with_rows(
     store: AtomicStore,
     definition: TableDefinition,
-    data: Any,
+    data: TableLike,
     *,
     replaces: bool = False,
     message: str | None = None,

@@ -10,10 +10,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
-import pyarrow as pa
-
 from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
+from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.commit.clone import clone_table
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
@@ -116,9 +115,9 @@ class Table:
     def create(
         cls,
         path: Location,
-        schema: pa.Schema | TableSchema | Any = None,
+        schema: ArrowSchema | TableSchema | TableLike | None = None,
         *,
-        data: Any | None = None,
+        data: TableLike | None = None,
         partition_by: PartitionBy | None = None,
         primary_key: Sequence[str] | str | None = None,
         sort_by: Sequence[str] | str | None = None,

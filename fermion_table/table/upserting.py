@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
+from fermion.typing import KeysLike, TableLike
 from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.merging.primary_key import required_key
@@ -17,7 +18,7 @@ from fermion_table.writing.debezium import changes_in
 
 def upsert(
     self: HasState,
-    data: Any,
+    data: TableLike,
     *,
     change_type: str | None = None,
     format: Literal["debezium"] | None = None,
@@ -87,7 +88,7 @@ def upsert(
 
 def delete_keys(
     self: HasState,
-    keys: Any,
+    keys: KeysLike,
     *,
     message: str | None = None,
     properties: Mapping[str, str] | None = None,

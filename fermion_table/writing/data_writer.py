@@ -15,6 +15,7 @@ import pyarrow as pa
 from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, integers, several
 from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
+from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
@@ -169,7 +170,7 @@ class DataWriter:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
-    def write(self, data: Any, *, copy: bool = True) -> None:
+    def write(self, data: TableLike, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
 
         Parameters
@@ -199,7 +200,7 @@ class DataWriter:
                         self._write_sorted(self._buffer)
 
     def append_batch(
-        self, batch_id: int, data: Any, *, copy: bool = True, positions: Any = None
+        self, batch_id: int, data: TableLike, *, copy: bool = True, positions: Any = None
     ) -> None:
         """Append one batch; its rows are stored together and can be looked up by its id.
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 from fermion.arguments import flag
 from fermion.engine import BatchCopier, filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import check_retractions, check_values
@@ -120,7 +121,7 @@ class KeyWriter:
         if not self._finished:  # once there are messages, a commit may have named the files
             self.abort()
 
-    def write(self, data: Any, change_type: str | None = None, *, copy: bool = True) -> None:
+    def write(self, data: TableLike, change_type: str | None = None, *, copy: bool = True) -> None:
         """Add rows from any Arrow producer: each replaces or joins the row of its key.
 
         Parameters
@@ -161,7 +162,7 @@ class KeyWriter:
                     self._add(tree, part, row_bytes)
 
     def append_batch(
-        self, batch_id: int, data: Any, *, copy: bool = True, positions: Any = None
+        self, batch_id: int, data: TableLike, *, copy: bool = True, positions: Any = None
     ) -> NoReturn:
         """Refuse: rows of a primary-key table are sorted by key, not stored in batches.
 

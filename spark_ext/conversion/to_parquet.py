@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import fermion
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike
 from fermion_table import StorageAccess
 from fermion_table.engine import FileSplit, Split, SplitReader
 from spark_ext.conversion.files import filesystem_of
@@ -45,7 +46,7 @@ def to_parquet(
     target: str | os.PathLike[str],
     *,
     columns: Sequence[str | Sequence[str]] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
     storage_options: dict[str, Any] | None = None,

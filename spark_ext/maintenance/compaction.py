@@ -14,6 +14,7 @@ from pyspark import Accumulator, Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from fermion.arguments import flag, function, integer
+from fermion.typing import FilterLike
 from fermion_table import CompactionResult, StorageAccess, Table
 from fermion_table.engine import CompactionMessage, CompactionTask, compact_group
 from spark_ext.opening import open_table
@@ -28,7 +29,7 @@ def compact(
     spark: SparkSession,
     path: str | os.PathLike[str],
     *,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     target_size: int | str | None = None,
     min_input_files: int = 2,
     sort_by: Sequence[str] | None = None,
@@ -93,7 +94,7 @@ def compact(
     function(progress, "progress")
     started = time.monotonic()
     table = open_table(path, storage_options=storage_options, access=access)
-    chosen = {
+    chosen: dict[str, Any] = {
         "filter": filter,
         "target_size": target_size,
         "min_input_files": min_input_files,

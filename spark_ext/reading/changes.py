@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from fermion.typing import FilterLike
 from fermion_table import StorageAccess
 from fermion_table.engine import CHANGE_FIELDS, Split
 from spark_ext.opening import open_table
@@ -28,7 +29,7 @@ def read_changes(
     end: int | str | date | datetime | None = None,
     *,
     columns: Sequence[str | Sequence[str]] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     branch: str | None = None,
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
+from fermion.typing import FilterLike
 from fermion_table import Scan, StorageAccess
 from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, absolute, chosen_access
@@ -29,7 +30,7 @@ def read_table(
     path: str | os.PathLike[str],
     *,
     columns: Sequence[str | Sequence[str]] | None = None,
-    filter: Any = None,
+    filter: FilterLike | None = None,
     snapshot_id: int | None = None,
     tag: str | None = None,
     as_of: datetime | str | None = None,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
+from fermion.typing import FilterLike
 from fermion_table import Table, TableSchema, WriteSettings
 from fermion_table.engine import DataWriter, KeyWriter, SchemaMerge, StagedTable
 from spark_ext.column_names import renamed_fields, spelled
@@ -24,7 +24,7 @@ def task_writer(
     merge: SchemaMerge | None = None,
     *,
     overwrites: bool = False,
-    filter: Any = None,
+    filter: FilterLike | None = None,
 ) -> partial[DataWriter | KeyWriter]:
     """A picklable function that makes the table's writer in a task.
 
