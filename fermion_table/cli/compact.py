@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion.cli import counted, size_text
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console
+from fermion_table.cli.printing import Console, print_lines
 
 HELP = "rewrite small files as larger ones"
 
@@ -64,20 +63,5 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     if arguments.json:
         console.print_json(dataclasses.asdict(result))
         return True
-    before = f"{counted(result.files_before, 'file')} ({size_text(result.bytes_before)})"
-    moved = counted(result.files_upgraded, "file")
-    if not result.files_before and not result.files_upgraded:
-        console.print("nothing to do")
-    elif arguments.dry_run and result.files_before:
-        console.print(f"would rewrite {before} in {counted(result.groups, 'group')}")
-    elif result.files_before:
-        after = f"{counted(result.files_after, 'file')} ({size_text(result.bytes_after)})"
-        console.print(f"rewrote {before} as {after} in {result.seconds:.1f} s")
-    if result.files_upgraded:
-        would = "would move" if arguments.dry_run else "moved"
-        console.print(f"{would} {moved} to another level without rewriting")
-    if result.groups_dropped:
-        console.print(
-            f"left out {counted(result.groups_dropped, 'group')} that concurrent commits changed"
-        )
+    print_lines(console, str(result))
     return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from fermion.display import short_repr
+from fermion.display import counted, short_repr
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry, paths_of
@@ -179,6 +179,23 @@ class CompactionResult:
     seconds: float = 0.0
 
     __repr__ = short_repr
+
+    def __str__(self) -> str:
+        before = f"{counted(self.files_before, 'file')} ({counted(self.bytes_before, 'byte')})"
+        after = f"{counted(self.files_after, 'file')} ({counted(self.bytes_after, 'byte')})"
+        parts = []
+        if self.files_before and self.dry_run:
+            parts.append(f"would rewrite {before} in {counted(self.groups, 'group')}")
+        elif self.files_before:
+            parts.append(f"rewrote {before} as {after} in {self.seconds:.1f} s")
+        if self.files_upgraded:
+            moved = f"{'would move' if self.dry_run else 'moved'} "
+            moved += counted(self.files_upgraded, "file")
+            parts.append(f"{moved} to another level without rewriting")
+        if self.groups_dropped:
+            left = counted(self.groups_dropped, "group")
+            parts.append(f"left out {left} that concurrent commits changed")
+        return "\n".join(parts) or "nothing to do"
 
     def add(self, part: CompactionResult) -> None:
         """Add what a part of the compaction did, except its time."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fermion.display import short_repr
 from fermion_table.errors import TableError
@@ -36,6 +36,37 @@ EXPIRY_TRIES = 3
 """How often an expiry begins anew where another one gets in its way."""
 
 
+Outcome = Literal["done", "left", "failed", "off"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceStep:
+    """One step of `Table.maintain`.
+
+    Attributes
+    ----------
+    name
+        ``compact``, ``expire`` or ``remove_orphans``.
+    outcome
+        ``done``; ``left``: concurrent commits have left something to the next run; ``failed``; or
+        ``off`` by the policy.
+    text
+        What was done, would be done, or failed, in words.
+    figures
+        Numbers of the result, by name.
+    """
+
+    name: str
+    outcome: Outcome
+    text: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    __repr__ = short_repr
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.outcome}: {self.text.replace(chr(10), '; ')}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceResult:
     """What was deleted, or with ``dry_run`` would have been.
@@ -62,6 +93,8 @@ class MaintenanceResult:
         How often it began anew, as another expiry deleted what it was reading.
     seconds
         From begin to end.
+    steps
+        Of `Table.maintain`: what each step did.
     """
 
     snapshots: int = 0
@@ -74,10 +107,18 @@ class MaintenanceResult:
     dry_run: bool = False
     retries: int = 0
     seconds: float = field(default=0.0, compare=False)
+    steps: tuple[MaintenanceStep, ...] = ()
 
     __repr__ = short_repr
 
+    @property
+    def ok(self) -> bool:
+        """Whether no step has failed."""
+        return all(step.outcome != "failed" for step in self.steps)
+
     def __str__(self) -> str:
+        if self.steps:
+            return "\n".join(map(str, self.steps))
         gone = {
             "snapshots": self.snapshots,
             "snapshot files": self.slots,
@@ -105,9 +146,10 @@ def despite_expiry(store: AtomicStore, plan: Callable[[], _Plan]) -> tuple[_Plan
 def _expired_before(store: AtomicStore) -> dict[str, tuple[int, int]]:
     """What has expired of every branch: snapshots, and changelogs."""
     names = [MAIN, *(left.name for left in list_branches(store))]
+    marks = {name: pointers.marks(store, name) for name in names}
     return {
-        name: (pointers.first_kept(store, name), pointers.first_recorded(store, name))
-        for name in names
+        name: (max(mark.kept for mark in found), max(mark.recorded for mark in found))
+        for name, found in marks.items()
     }
 
 

@@ -11,10 +11,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal, get_args
 
 import fermion
-from fermion.arguments import first_repeated, integer
+from fermion.arguments import first_repeated, integer, mapping
 from fermion.errors import InvalidArgumentError
 
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
@@ -41,6 +42,8 @@ _MILLISECONDS = {
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 TIME_FIELD = "record_level.time_field"
+MAINTAIN = "fermion.maintain."
+"""Beginning of the names of a policy of maintenance."""
 
 
 def parse_size(size: int | str, parameter: str = "") -> int:
@@ -276,6 +279,21 @@ OF_ALL_TABLES = (
         "`balanced`",
     ),
     Property("comment", Text(), None, "what the table is about; `COMMENT` in SQL of Spark"),
+    Property(
+        *(f"{MAINTAIN}compact", Flag(), "true"),
+        "[`maintain()`](maintenance.md#maintain-by-a-policy) compacts files",
+    ),
+    Property(*(f"{MAINTAIN}expire", Flag(), "true"), "`maintain()` expires snapshots"),
+    Property(*(f"{MAINTAIN}snapshot_age", Duration(), "7 d"), "age from which on snapshots expire"),
+    Property(
+        *(f"{MAINTAIN}snapshots_min", Number(), "10"),
+        "number of newest snapshots that stay however old they are",
+    ),
+    Property(*(f"{MAINTAIN}remove_orphans", Flag(), "true"), "`maintain()` removes orphan files"),
+    Property(
+        *(f"{MAINTAIN}orphan_age", Duration(), "3 d"),
+        "age from which on orphan files are removed: longer than any writer takes",
+    ),
 )
 OF_KEYED_TABLES = (
     Property(
@@ -562,6 +580,46 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         write_buffer_bytes=value("write_buffer_size"),
         column_files_max=value("column_files_max"),
     )
+
+
+def maintenance_policy(
+    properties: Mapping[str, str], policy: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """What the settings of maintenance say, by their names without `MAINTAIN`.
+
+    Parameters
+    ----------
+    properties
+        Of the table.
+    policy
+        Other values of some, by name with or without that beginning: as text, or as bool, int or
+        timedelta.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names the setting.
+    TypeError
+        The policy is no mapping.
+    """
+    given = dict(properties)
+    mapping(policy, "policy")
+    for name, value in (policy or {}).items():
+        full = MAINTAIN + plain_name(str(name)).removeprefix(MAINTAIN)
+        if full not in _BY_NAME:
+            known = [each.removeprefix(MAINTAIN) for each in _BY_NAME if each.startswith(MAINTAIN)]
+            raise InvalidArgumentError(
+                f"policy: {name!r} is no setting of maintenance: expected {', '.join(known)}"
+                f"{nearest(str(name), known)}"
+            )
+        if isinstance(value, timedelta):
+            value = f"{value // timedelta(milliseconds=1)} ms"
+        given[full] = str(value)
+    return {
+        name.removeprefix(MAINTAIN): known.kind.parse(name, given.get(name, known.default or ""))
+        for name, known in _BY_NAME.items()
+        if name.startswith(MAINTAIN)
+    }
 
 
 def check_properties(properties: Mapping[str, str]) -> dict[str, str]:

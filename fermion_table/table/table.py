@@ -40,6 +40,7 @@ from fermion_table.table import (
     changes,
     column_changes,
     contents,
+    maintaining,
     maintenance,
     merging_rows,
     reading,
@@ -413,6 +414,7 @@ class Table:
     undo = versions.undo
 
     # Maintain.
+    maintain = maintaining.maintain
     compact = maintenance.compact
     plan_compaction = maintenance.plan_compaction
     commit_compaction = maintenance.commit_compaction

@@ -388,6 +388,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         access=StorageAccess(),
     ),
     "Table.overwrite": _of_table("overwrite", **OVERWRITE, **WORDS),
+    "Table.maintain": _of_table(
+        "maintain", policy={"snapshot_age": "7d", "compact": True}, dry_run=False
+    ),
     "Table.plan_compaction": _of_table("plan_compaction", **COMPACTION),
     "Table.plan_merge": _of_table("plan_merge", data=SCHEMA),
     "Table.remove_orphan_files": _of_table("remove_orphan_files", older_than=DAY, dry_run=False),

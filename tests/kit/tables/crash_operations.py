@@ -36,6 +36,9 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "merge": lambda t: merge(t),
     "compaction": lambda t: t.compact(threads=1),
     "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
+    "maintenance": lambda t: t.maintain(
+        {"snapshot_age": "1 ms", "snapshots_min": 1, "orphan_age": "1 ms"}
+    ),
     "merging append": lambda t: t.append({"k": ["n"], "v": [99], "w": [1]}, schema_mode="merge"),
     "transaction": lambda t: transact(t),
     "columns with values": lambda t: t.add_columns_with(
