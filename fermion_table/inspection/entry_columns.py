@@ -45,13 +45,13 @@ def statistics_column(entries: Sequence[Entry], schemas: SchemaVersions) -> dict
     for column in schemas.current.fields:
         for path, field in column.walk():
             if field.id in known:
-                fields[".".join(path)] = _bounds(entries, field, schemas)
+                fields[".".join(path)] = field_bounds(entries, field, schemas)
     if not fields:
         return {}
     return {"statistics": pa.StructArray.from_arrays(list(fields.values()), names=list(fields))}
 
 
-def _bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
+def field_bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions) -> pa.Array:
     """Bounds and null counts of one field: what each file says under its own schema."""
     nothing = FieldStatistics()
     stored = [entry.stats.get(field.id, nothing) for entry in entries]

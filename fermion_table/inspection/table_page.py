@@ -18,6 +18,7 @@ from fermion.engine import WebPage, value_text, web_page
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.change_feed.changes import CHANGE_FIELDS, CHANGE_TYPE
+from fermion_table.inspection.description import known_nulls
 from fermion_table.inspection.history_log import commit_changes, counted
 from fermion_table.inspection.table_difference import TableDiff, table_difference
 from fermion_table.metadata.history import walk
@@ -164,21 +165,13 @@ def _columns(scan: Scan) -> dict[str, Any]:
 
 def _statistics(scan: Scan, field: Field) -> tuple[str | None, str | None, str | None]:
     """Nulls, minimum and maximum of a column; None where metadata do not tell exactly."""
-    nulls: int | None = 0
-    for entry in scan.entries[0]:
-        statistics = entry.stats.get(field.id)
-        count = None if statistics is None else statistics.null_count
-        if entry.is_all_null(field.id):
-            count = entry.live_rows
-        elif entry.delete_rows or entry.bucket is not None:
-            count = None
-        nulls = None if nulls is None or count is None else nulls + count
+    nulls, is_exact = known_nulls(scan, field)
     try:
         bounds = scan.known_min_max((field.name,))
     except InvalidArgumentError:  # values without an order
         bounds = None
     low, high = (None, None) if bounds is None else map(_cell, bounds)
-    return None if nulls is None else f"{nulls:,}", low, high
+    return f"{nulls:,}" if is_exact else None, low, high
 
 
 def _commits(scan: Scan, branch: str, rows: int, most: int) -> list[dict[str, Any]]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import pyarrow as pa
 
+from fermion.arguments import integer
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
+from fermion_table.inspection.description import describe_columns
+from fermion_table.schema.schema import PathLike
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState
 
@@ -46,6 +50,31 @@ def sample(self: HasState, n: int, *, seed: int | None = None) -> pa.Table:
         The same one draws the same rows of a snapshot; None: others each time.
     """
     return scan(self).sample(n, seed=seed)
+
+
+def describe(
+    self: HasState, columns: Sequence[PathLike] | None = None, *, sample: int = 1000
+) -> pa.Table:
+    """The columns, one a row, with what is known of their values; reads few rows or none.
+
+    Parameters
+    ----------
+    columns
+        Names of columns; None: all.
+    sample
+        So many rows are drawn, of the first 100 columns, to estimate what statistics do not tell;
+        0 opens no data file.
+
+    Returns
+    -------
+    pa.Table
+        ``column``, ``type``, ``nulls``, ``min``, ``max`` (as text), ``distinct`` (an estimate from
+        the rows drawn), and where nulls and bounds come from, ``source``: ``exact``, ``stored``
+        (statistics of files, which hold rows that were deleted or replaced, too, or long texts
+        whose bounds are cut: all values lie within), ``sampled``, or null where nothing is known.
+    """
+    sample = integer(sample, "sample", minimum=0)
+    return describe_columns(scan(self, columns=columns), sample)
 
 
 def to_arrow(self: HasState) -> pa.Table:

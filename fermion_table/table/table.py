@@ -361,6 +361,7 @@ class Table:
     head = contents.head
     count = contents.count
     sample = contents.sample
+    describe = contents.describe
     to_arrow = contents.to_arrow
     to_pandas = contents.to_pandas
     to_polars = contents.to_polars

@@ -354,6 +354,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.delete_keys": _of_keyed_table(lambda t: t, "delete_keys", keys=[1, 7], **WORDS),
     "Table.count": _of_table("count", filter="id > 1"),
     "Table.delete": _of_table("delete", filter="id > 1", **WORDS),
+    "Table.describe": _of_table("describe", columns=["id"], sample=3),
     "Table.diff": _of_table("diff", before=0, after=1),
     "Table.drop_columns": _of_table("drop_columns", columns=["id"]),
     "Table.exists": free(Table.exists, path=Path("t"), storage_options={}),

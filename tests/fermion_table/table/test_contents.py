@@ -304,3 +304,80 @@ def test_new_columns_have_the_types_that_their_expressions_give(table: Table) ->
     assert (types["half"], types["is_first"]) == (pa.float64(), pa.bool_())
     table.add_columns_with({"small": "id"}, schema=pa.schema({"small": pa.int8()}))
     assert table.schema.to_arrow().field("small").type == pa.int8()
+
+
+def test_a_description_from_statistics_reads_no_page(table: Table) -> None:
+    """All data files are gone. One of them had lost rows: statistics are of what it stores."""
+    before = Table.open(table.location, version="main~1")
+    files = list(Path(table.location).glob("data/**/*.fermion"))
+    assert len(files) == 4
+    for file in files:
+        file.unlink()
+    described = table.describe(sample=0)
+    assert described.to_pylist() == [
+        {
+            "column": "id",
+            "type": "int64",
+            "nulls": 0,
+            "min": "0",
+            "max": "99",
+            "distinct": None,
+            "source": "stored",
+        },
+        {
+            "column": "city",
+            "type": "string",
+            "nulls": 0,
+            "min": "Oslo",
+            "max": "Rome",
+            "distinct": None,
+            "source": "stored",
+        },
+    ]
+    assert before.describe(sample=0)["source"].to_pylist() == ["exact", "exact"]
+
+
+def test_a_description_estimates_from_rows_what_statistics_do_not_tell(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": range(20_000),
+            "few": [number % 7 for number in range(20_000)],
+            "list": [[1], None] * 10_000,
+            "none": pa.nulls(20_000, pa.int8()),
+            "half": [None, 1.5] * 10_000,
+        }
+    )
+    made = Table.create(tmp_path / "t", rows, durability="fast")
+    found = {row["column"]: row for row in made.describe().to_pylist()}
+    assert found["few"]["distinct"] == 7
+    assert 4_000 < found["id"]["distinct"] <= 20_000
+    assert found["list"]["source"] == "sampled"
+    assert 8_500 < found["list"]["nulls"] < 11_500
+    assert (found["none"]["nulls"], found["none"]["min"]) == (20_000, None)
+    assert (found["half"]["nulls"], found["half"]["max"]) == (10_000, "1.5")
+    whole = made.describe(["half", "id"], sample=30_000)
+    assert whole["distinct"].to_pylist() == [1, 20_000]
+    assert whole["source"].to_pylist() == ["exact", "exact"]
+
+
+def test_a_description_of_a_wide_table_reads_few_columns(tmp_path: Path) -> None:
+    """Counted: the rows drawn have a hundred columns, of ten thousand that are described."""
+    wide = pa.table({f"c{number}": [number, number + 1] for number in range(10_000)})
+    made = Table.create(tmp_path / "w", wide, durability="fast")
+    described = made.describe()
+    assert described.num_rows == 10_000
+    assert described["distinct"].null_count == 9_900
+    assert described["distinct"][99].as_py() == 2
+
+
+@pytest.mark.parametrize("name", ["keyed", "empty"])
+def test_what_is_stored_is_not_called_exact(name: str, request: pytest.FixtureRequest) -> None:
+    made = request.getfixturevalue(name)
+    described = made.describe()
+    rows = made.count()
+    assert described["source"].to_pylist() == (["stored"] * 2 if rows else ["exact"] * 2)
+    assert described["max"][0].as_py() == ("99" if rows else None)
+    with pytest.raises(ColumnNotFoundError, match="nope"):
+        made.describe(["nope"])
+    with pytest.raises(TypeError, match="sample"):
+        made.describe(sample="all")  # type: ignore[arg-type]
