@@ -455,6 +455,35 @@ def test_every_name_in_backticks_is_one_of_the_code():
     assert gone == []
 
 
+def test_every_public_method_has_a_docstring_of_its_own_or_of_a_base_class():
+    """A method that a base class documents need not repeat it: `help` finds it there."""
+    classes: dict[str, list[ast.ClassDef]] = {}
+    public = []
+    for file in PACKAGE_MODULES:
+        for node in parse(file).body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(node)
+                public += [] if node.name.startswith("_") else [(file, node)]
+
+    def is_documented(node: ast.ClassDef, name: str) -> bool:
+        methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+        if any(method.name == name and ast.get_docstring(method) for method in methods):
+            return True
+        bases = [re.sub(r"\[.*", "", ast.unparse(base)).split(".")[-1] for base in node.bases]
+        return any(is_documented(base, name) for key in bases for base in classes.get(key, []))
+
+    silent = [
+        f"{name_of(file)}:{method.lineno}: {node.name}.{method.name}"
+        for file, node in public
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        and not method.name.startswith("_")
+        and not any(ast.unparse(each).endswith(".setter") for each in method.decorator_list)
+        and not is_documented(node, method.name)
+    ]
+    assert silent == []
+
+
 def test_no_module_imports_its_own_package_from_above():
     """`from fermion import X` within `fermion` is fine for a module X, and a cycle for a name."""
     cycles = []

@@ -403,7 +403,6 @@ class _PlainCopier:
     """Copies arrays of plain types."""
 
     def copy(self, array: pa.Array) -> pa.Array:
-        """See `_ArrayCopier`."""
         return _copied([array])[0]
 
 
@@ -414,7 +413,6 @@ class _ExtensionCopier:
         self._dtype, self._storage = dtype, _copier(dtype.storage_type)
 
     def copy(self, array: pa.ExtensionArray) -> pa.Array:
-        """See `_ArrayCopier`."""
         return pa.ExtensionArray.from_storage(self._dtype, self._storage.copy(array.storage))
 
 
@@ -426,7 +424,6 @@ class _ViewCopier:
         self._wide = pa.large_string() if pat.is_string_view(dtype) else pa.large_binary()
 
     def copy(self, array: pa.Array) -> pa.Array:
-        """See `_ArrayCopier`."""
         return _copied([array.cast(self._wide)])[0].cast(self._dtype)
 
 
@@ -441,7 +438,6 @@ class _DictionaryCopier:
         self._dictionary: pa.Array | None = None
 
     def copy(self, array: pa.DictionaryArray) -> pa.Array:
-        """See `_ArrayCopier`."""
         (indices,), values = _copied([array.indices]), array.dictionary
         found = None
         if self._is_compared:
@@ -461,7 +457,6 @@ class _RunsCopier:
         self._dtype, self._values = dtype, _copier(dtype.value_type)
 
     def copy(self, array: pa.RunEndEncodedArray) -> pa.Array:
-        """See `_ArrayCopier`."""
         first, count = array.find_physical_offset(), array.find_physical_length()
         ends = array.run_ends.to_numpy()[first : first + count].astype(np.int64) - array.offset
         return pa.RunEndEncodedArray.from_arrays(
@@ -479,7 +474,6 @@ class _NestedCopier:
         self._children = [_copier(dtype.field(at).type) for at in range(dtype.num_fields)]
 
     def copy(self, array: pa.Array) -> pa.Array:
-        """See `_ArrayCopier`."""
         valid = _copied([array.is_valid()])[0]
         buffers, children = [valid.buffers()[1] if array.null_count else None], []
         if pat.is_struct(self._dtype):

@@ -58,11 +58,9 @@ class DecimalFloats(Encoding):
     name = "alp"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.kind in (PhysicalKind.FLOAT32, PhysicalKind.FLOAT64)
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (FOR_BITPACK,))
 
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
@@ -104,7 +102,6 @@ class DecimalFloats(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         exponent, width, exceptions, values_start, child = self._open(node)
         if out.dtype.kind != "f" or out.dtype.itemsize != width:
             raise self._mismatch(str(out.dtype))
@@ -122,7 +119,6 @@ class DecimalFloats(Encoding):
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         exponent, width, exceptions, values_start, child = self._open(node)
         if out.dtype.kind != "f" or out.dtype.itemsize != width:
             raise self._mismatch(str(out.dtype))
@@ -135,7 +131,6 @@ class DecimalFloats(Encoding):
             out[found] = values[places[found]]
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("integers", self._open(node)[4], count)]
 
     def _open(self, node: Node) -> tuple[int, int, int, int, Node]:

@@ -29,11 +29,9 @@ class Bitmap(Encoding):
     name = "bitmap"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.kind is PhysicalKind.BITS
 
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
-        """See `Encoding.estimate`."""
         assert isinstance(values, Bits)
         return Estimate(values.length / 8 + search.overhead, BITMAP)
 
@@ -50,7 +48,6 @@ class Bitmap(Encoding):
         return node_parts(self.id, parts)
 
     def view_bits(self, node: Node, count: int) -> np.ndarray | None:
-        """See `Encoding.view_bits`."""
         return node.array(np.uint8, (count + 7) // 8, node.start)
 
     def read_bits(
@@ -63,6 +60,5 @@ class Bitmap(Encoding):
         out_bit: int,
         context: DecodeContext,
     ) -> None:
-        """See `Encoding.read_bits`."""
         source = node.array(np.uint8, (count + 7) // 8, node.start)
         kernels.copy_bits(source, start, out, out_bit, stop - start)

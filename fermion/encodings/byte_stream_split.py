@@ -37,11 +37,9 @@ class ByteStreamSplit(Encoding):
     name = "byte_stream_split"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.is_fixed_width
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (packed_recipe(codec),))
 
     def encode(
@@ -59,7 +57,6 @@ class ByteStreamSplit(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         width, child = self._open(node)
         if width != out.dtype.itemsize:
             raise InvalidFileError(
@@ -71,7 +68,6 @@ class ByteStreamSplit(Encoding):
         kernels.byte_stream_merge(planes, count, start, stop, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         width, child = self._open(node)
         return [("bytes", child, count * width)]
 

@@ -41,11 +41,9 @@ class CompressedNode(Encoding):
     codec: Codec
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return True
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (plain_recipe(physical),))
 
     def encode(
@@ -64,14 +62,12 @@ class CompressedNode(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         child = self.open_child(node, context)
         context.encoding(child).read_fixed(child, count, start, stop, out, context)
 
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         child = self.open_child(node, context)
         context.encoding(child).pick_fixed(child, count, slots, out, context)
 
@@ -85,7 +81,6 @@ class CompressedNode(Encoding):
         out_bit: int,
         context: DecodeContext,
     ) -> None:
-        """See `Encoding.read_bits`."""
         child = self.open_child(node, context)
         context.encoding(child).read_bits(child, count, start, stop, out, out_bit, context)
 
@@ -98,7 +93,6 @@ class CompressedNode(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
         child = self.open_child(node, context)
         return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
 
@@ -110,12 +104,10 @@ class CompressedNode(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.pick_binary`."""
         child = self.open_child(node, context)
         return context.encoding(child).pick_binary(child, count, slots, offsets, context)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("content", self.open_child(node, context), count)]
 
     def open_child(self, node: Node, context: DecodeContext) -> Node:

@@ -36,7 +36,6 @@ class Constant(Encoding):
     name = "constant"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return True
 
     def encode(
@@ -55,13 +54,11 @@ class Constant(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         out[:] = node.array(out.dtype, 1, node.start)[0]
 
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         self.read_fixed(node, count, 0, len(slots), out, context)
 
     def read_bits(
@@ -74,7 +71,6 @@ class Constant(Encoding):
         out_bit: int,
         context: DecodeContext,
     ) -> None:
-        """See `Encoding.read_bits`."""
         (value,) = node.unpack(_BYTE)
         if value > 1:
             raise InvalidFileError(f"constant node: expected a boolean of 0 or 1, found {value}")
@@ -90,7 +86,6 @@ class Constant(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
         (length,) = node.unpack(_LENGTH)
         value = node.array(np.uint8, length, node.start + _LENGTH.size)
         slots = stop - start
@@ -112,7 +107,6 @@ class Constant(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.pick_binary`."""
         return self.plan_binary(node, count, 0, len(slots), offsets, context)
 
 

@@ -59,7 +59,6 @@ class Delta(Encoding):
         return physical.is_integer or is_narrow(physical)
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return narrowed(DELTA_FOR, physical)
 
     def encode(
@@ -112,7 +111,6 @@ class Delta(Encoding):
         return node.array(dtype, blocks, node.start + _PARAMETERS.size), child
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("differences", self._open(node, count)[2], count)]
 
     def _open(self, node: Node, count: int) -> tuple[int, int, Node]:

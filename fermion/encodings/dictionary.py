@@ -56,11 +56,9 @@ class Dictionary(Encoding):
     name = "dictionary"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.kind is not PhysicalKind.BITS
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (FOR_BITPACK, plain_recipe(physical)))
 
     def encode(
@@ -98,14 +96,12 @@ class Dictionary(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         dictionary = self._numbers(node, out.dtype, context)
         kernels.gather_fixed(dictionary, self.codes(node, count, start, stop, context), out)
 
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         dictionary = self._numbers(node, out.dtype, context)
         kernels.gather_fixed(dictionary, self._picked_codes(node, count, slots, context), out)
 
@@ -124,7 +120,6 @@ class Dictionary(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
         dictionary = self._strings(node, context)
         return pick_strings(dictionary, self.codes(node, count, start, stop, context), offsets)
 
@@ -136,7 +131,6 @@ class Dictionary(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.pick_binary`."""
         dictionary = self._strings(node, context)
         return pick_strings(dictionary, self._picked_codes(node, count, slots, context), offsets)
 
@@ -149,7 +143,6 @@ class Dictionary(Encoding):
         return BinaryValues(dictionary.offsets, np.append(dictionary.data, _SLACK))
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("codes", node.child(node.start + _PARAMETERS.size), count)]
 
 
@@ -181,7 +174,6 @@ class DictionaryLocal(Dictionary):
         return node_parts(self.id, [_PARAMETERS.pack(len(dictionary), width)], [coded, entries])
 
     def dictionary(self, node: Node, dtype: np.dtype | None, context: DecodeContext) -> Values:
-        """See `Dictionary.dictionary`."""
         entries, child = self._entries(node)
         context.check_output(entries * (8 if dtype is None else dtype.itemsize))
         if dtype is None:
@@ -189,7 +181,6 @@ class DictionaryLocal(Dictionary):
         return context.numbers(child, entries, 0, entries, dtype)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         entries, child = self._entries(node)
         return [*super().children(node, count, context), ("dictionary", child, entries)]
 

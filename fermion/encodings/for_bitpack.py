@@ -34,11 +34,9 @@ class ForBitpack(Encoding):
         return physical.is_integer or is_narrow(physical)
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return narrowed(FOR_BITPACK, physical)
 
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
-        """See `Encoding.estimate`."""
         if not physical.is_integer:
             return None
         assert isinstance(values, np.ndarray)

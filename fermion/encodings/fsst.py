@@ -65,11 +65,9 @@ class Fsst(Encoding):
     name = "fsst"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.kind is PhysicalKind.BINARY
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (FOR_BITPACK,))
 
     def encode(
@@ -103,7 +101,6 @@ class Fsst(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
         layout = _Layout(node, count)
         first, codes = layout.codes_of(start, stop)
         lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
@@ -156,7 +153,6 @@ class Fsst(Encoding):
         return BinaryPlan(total, fill=fill)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("lengths", _Layout(node, count).child, count)]
 
 

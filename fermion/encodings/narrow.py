@@ -35,15 +35,12 @@ class Narrow(Encoding):
     name = "narrow"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return is_narrow(physical)
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return narrowed(FOR_BITPACK, physical)
 
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
-        """See `Encoding.estimate`."""
         assert isinstance(values, np.ndarray)
         narrow = np.empty(len(values), np.int64)
         if not kernels.narrow_fixed(values, narrow):
@@ -69,7 +66,6 @@ class Narrow(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         if out.dtype.itemsize not in WIDTHS:
             raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
         node.expect_children(1)
@@ -79,7 +75,6 @@ class Narrow(Encoding):
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         if out.dtype.itemsize not in WIDTHS:
             raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
         node.expect_children(1)
@@ -87,7 +82,6 @@ class Narrow(Encoding):
         kernels.widen_fixed(narrow, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("int64", node.child(node.start), count)]
 
 

@@ -67,7 +67,6 @@ class PcodecBlocks(Encoding):
         return physical.is_number or is_narrow(physical)
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return narrowed(Recipe(self.id), physical)
 
     def encode(

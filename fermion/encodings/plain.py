@@ -37,7 +37,6 @@ class Plain(Encoding):
     name = "plain"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return True
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
@@ -69,14 +68,12 @@ class Plain(Encoding):
         return node_parts(self.id, [np.ascontiguousarray(values).view(np.uint8)])
 
     def view_fixed(self, node: Node, count: int, dtype: np.dtype) -> np.ndarray | None:
-        """See `Encoding.view_fixed`."""
         view = node.array(dtype, count, node.start)
         return view if view.flags.aligned else None
 
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         node.check(node.start, count * out.dtype.itemsize)
         at = node.start + start * out.dtype.itemsize
         out[:] = np.frombuffer(node.buffer, out.dtype, stop - start, at)
@@ -84,7 +81,6 @@ class Plain(Encoding):
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         kernels.gather_fixed(node.array(out.dtype, count, node.start), slots.astype(np.uint32), out)
 
     def plan_binary(

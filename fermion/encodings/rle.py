@@ -49,11 +49,9 @@ class RunLength(Encoding):
     name = "rle"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.is_fixed_width
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (FOR_BITPACK, PLAIN))
 
     def estimate(self, values: Values, physical: PhysicalType, search: Chooser) -> Estimate | None:
@@ -95,7 +93,6 @@ class RunLength(Encoding):
     def read_fixed(
         self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`."""
         ends, values = self._ends(node, count, context)
         first, last = ends.searchsorted((start, stop - 1), "right").tolist()
         part = context.numbers(values, len(ends), first, last + 1, out.dtype)
@@ -104,7 +101,6 @@ class RunLength(Encoding):
     def pick_fixed(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.pick_fixed`."""
         ends, values = self._ends(node, count, context)
         runs, places = np.unique(ends.searchsorted(slots, "right"), return_inverse=True)
         picked = context.picked(values, len(ends), runs, out.dtype)
@@ -120,7 +116,6 @@ class RunLength(Encoding):
         return ends[1:], values
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         runs, _, (lengths, values) = self._open(node, count)
         return [("lengths", lengths, runs), ("values", values, runs)]
 

@@ -59,11 +59,9 @@ class SplitLengths(Encoding):
     name = "split_lengths"
 
     def holds(self, physical: PhysicalType) -> bool:
-        """See `Encoding.holds`."""
         return physical.kind is PhysicalKind.BINARY
 
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
-        """See `Encoding.recipe`."""
         return Recipe(self.id, (FOR_BITPACK, PLAIN))
 
     def encode(
@@ -102,7 +100,6 @@ class SplitLengths(Encoding):
         offsets: np.ndarray,
         context: DecodeContext,
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`."""
         layout = _Layout(node)
         frames = layout.frames_of(start, stop, count)
         lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
@@ -171,7 +168,6 @@ class SplitLengths(Encoding):
         return BinaryPlan(total, fill=fill)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
-        """See `Encoding.children`."""
         return [("lengths", _Layout(node).child, count)]
 
 

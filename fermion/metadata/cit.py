@@ -203,7 +203,6 @@ class UnindexedColumns(ColumnRanges):
         )
 
     def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
-        """See `ColumnRanges.ranges`."""
         if self._found is None:
             self._found = self._walk()
         return self._found[np.asarray(ordinals, np.int64)]
@@ -258,7 +257,6 @@ class ColumnIndexTable(ColumnRanges):
             )
 
     def present(self) -> np.ndarray:
-        """See `ColumnRanges.present`."""
         table = self._tail.view(self._footer.cit_offset, self._footer.cit_length)
         return np.diff(np.frombuffer(table, "<u8")) != 0
 
@@ -306,7 +304,6 @@ class ExtendedColumnIndex(ColumnRanges):
         return np.stack((offsets.astype(np.int64), lengths.astype(np.int64)), axis=1)
 
     def checksums(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray | None:
-        """See `ColumnRanges.checksums`."""
         return self._entries(ordinals)["crc"]
 
 

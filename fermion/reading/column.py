@@ -65,11 +65,9 @@ class GeneralRead(ReadStrategy):
         return DecodeOptions(self._checks, where, GlobalDictionaries(where))
 
     def applies(self, request: ReadRequest) -> bool:
-        """See `ReadStrategy.applies`."""
         return True
 
     def read(self, request: ReadRequest) -> ReadResult:
-        """See `ReadStrategy.read`."""
         tasks = self.tasks(request.columns, request.stripe, request.rows)
         keep, pages = request.kept is not None, request.kept
         if pages is None:

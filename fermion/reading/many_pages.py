@@ -50,7 +50,6 @@ class _PagedRead(ReadStrategy):
     """What both strategies share: which columns they know, and what is left of the others."""
 
     def read(self, request: ReadRequest) -> ReadResult:
-        """See `ReadStrategy.read`."""
         blocks = self._index.blocks([column.ordinal for column in request.columns])
         plans: dict[int, ChunkPages] = {}
         for place, (node, block) in enumerate(zip(request.trees, blocks, strict=True)):
@@ -143,7 +142,6 @@ class WholeRead(_PagedRead):
     """All rows of a stripe, or many without gaps."""
 
     def applies(self, request: ReadRequest) -> bool:
-        """See `ReadStrategy.applies`."""
         rows = request.rows
         is_run = rows is None or (
             len(rows) == 1 and rows.total >= RUN_ROWS_MIN and not request.verified
@@ -205,7 +203,6 @@ class PickedRead(_PagedRead):
     """A few rows."""
 
     def applies(self, request: ReadRequest) -> bool:
-        """See `ReadStrategy.applies`."""
         if request.rows is None or not request.is_plain or not self._checks.is_in_kernels:
             return False
         return 0 < request.total <= min(PICKED_ROWS_MAX, PICKED_RUN_MAX * len(request.rows))

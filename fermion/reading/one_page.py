@@ -87,7 +87,6 @@ class OnePageRead(ReadStrategy):
         return 0 < request.total <= PICKED_ROWS_MAX and is_small
 
     def read(self, request: ReadRequest) -> ReadResult:
-        """See `ReadStrategy.read`."""
         result, trees = ReadResult.nothing(request), request.trees
         flat = [place for place, node in enumerate(trees) if node.form is not None]
         if not flat:

@@ -158,7 +158,6 @@ class _Source(ScanDataset):
     failure: Exception | None = None
 
     def scanner(self, *arguments: Any, **options: Any) -> pyarrow.dataset.Scanner:
-        """See `ScanDataset`."""
         scan = self._asked(*arguments, **options)
         reader = pa.RecordBatchReader.from_batches(scan.schema, self._kept(scan))
         return pyarrow.dataset.Scanner.from_batches(reader)
