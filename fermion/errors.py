@@ -107,8 +107,6 @@ def on_local_disk(operation: str, path: str) -> Iterator[None]:
     ----------
     operation
         A verb, for the message: ``"write"``.
-    path
-        Of the file.
 
     Raises
     ------
@@ -152,8 +150,6 @@ def column_not_found(name: object, known: Iterable[str], *, where: str) -> Colum
     ----------
     name
         What the caller asked for.
-    known
-        The names that exist.
     where
         The file or table searched, for the message.
     """

@@ -23,8 +23,6 @@ def load_when_asked_for(
 
     Parameters
     ----------
-    package
-        The package's dotted name.
     homes
         Exported name to ``"module"``, or ``"module:name"`` where the name there is another one;
         modules relative to the package.

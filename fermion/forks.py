@@ -43,8 +43,6 @@ class PerProcess(Generic[T]):
 
     Parameters
     ----------
-    make
-        Makes it.
     first
         That of this process, if there is one already.
     """
@@ -100,11 +98,6 @@ class ThreadPool(Executor):
     """Threads that start when they are first needed, in each process its own.
 
     What they do counts towards the deadline of the thread that asked for it (see `deadline`).
-
-    Parameters
-    ----------
-    threads
-        How many at most.
     """
 
     def __init__(self, threads: int) -> None:

@@ -22,11 +22,6 @@ FILLED_FREE_BYTES = 64
 def filled_bytes(dtype: pa.DataType) -> int:
     """Bytes that each null of a type takes in an array, without its bit; a lower bound.
 
-    Parameters
-    ----------
-    dtype
-        Any type of Arrow.
-
     Returns
     -------
     int
@@ -61,10 +56,6 @@ def check_filled(
 
     Parameters
     ----------
-    dtype
-        Of the values.
-    rows
-        How many.
     where
         The column, for the message.
     value_bytes

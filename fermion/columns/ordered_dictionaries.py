@@ -203,8 +203,6 @@ class OrderedDictionaries:
         ----------
         array
             As `assemble` makes it; its dictionaries have the values that rows have.
-        where
-            The file, for messages.
         seen
             ``bool``, shape (n,): values below no null, which need not be in the dictionary; None:
             all.

@@ -83,12 +83,6 @@ class RowRanges:
         return cls.from_bounds(boundaries[:-1][wanted], boundaries[1:][wanted])
 
     @classmethod
-    def from_mask(cls, mask: np.ndarray, start: int = 0) -> RowRanges:
-        """The rows where ``mask``, ``bool`` of shape (n,), is true; its slot 0 is row ``start``."""
-        edges = np.flatnonzero(np.diff(np.asarray(mask, bool).view(np.int8), prepend=0, append=0))
-        return cls(edges[::2].astype(np.int64) + start, edges[1::2].astype(np.int64) + start)
-
-    @classmethod
     def from_indices(cls, indices: np.ndarray) -> RowRanges:
         """The rows listed, in any order, repeats allowed."""
         rows = integers(indices, "indices")

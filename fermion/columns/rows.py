@@ -34,8 +34,6 @@ class Matches:
 
     Attributes
     ----------
-    around
-        The rows.
     mask
         ``bool``, shape (rows,): which of them match.
     arrays

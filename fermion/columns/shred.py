@@ -51,8 +51,6 @@ def shred(array: pa.Array | pa.ChunkedArray, node: Node) -> ColumnStreams:
     ----------
     array
         Values of exactly ``node.type``; may be sliced or chunked.
-    node
-        The column's tree.
 
     Returns
     -------
@@ -125,8 +123,6 @@ def _shred_node(node: Node, array: pa.Array, needed: Validity, out: ColumnStream
         The subtree and its values, wrapped or not.
     needed
         The slots that count: the others lie under a null parent, or nothing refers to them.
-    out
-        Gets the streams.
     """
     while isinstance(array, pa.ExtensionArray):
         array = array.storage

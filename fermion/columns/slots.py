@@ -31,12 +31,8 @@ def blank(node: Node, slots: int, out: ColumnStreams) -> None:
 
     Parameters
     ----------
-    node
-        The subtree.
     slots
         Slots of ``node``.
-    out
-        Gets the streams.
     """
     out.slots[node.validity] = slots
     nullable = node.nullable or node.kind is NodeKind.NULL
@@ -86,8 +82,6 @@ def select(
     ----------
     node
         The subtree to select from.
-    source
-        Its streams.
     starts, stops
         ``int64``, shape (ranges,): slots of ``node``, ``stops`` exclusive. Ranges may overlap.
     """

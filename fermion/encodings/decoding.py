@@ -36,8 +36,6 @@ class TreeSlice:
 
     Attributes
     ----------
-    root
-        The tree's root.
     slots
         Slots of the tree.
     start, stop
@@ -322,8 +320,6 @@ class NodeDescription:
     ----------
     role
         What the node is to its parent: ``codes``, ``lengths``; ``root`` for the root.
-    encoding
-        The encoding's name.
     size
         Bytes, header and children included; of what is decompressed where a parent is ZSTD.
     slots

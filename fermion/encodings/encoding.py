@@ -50,8 +50,6 @@ class Node:
 
     Attributes
     ----------
-    encoding, num_children, flags
-        As in the header.
     buffer
         The page, or what a zstd frame within it held.
     start, stop
@@ -292,8 +290,6 @@ class DecodeContext:
 
     Attributes
     ----------
-    encodings
-        The registry.
     dictionary
         The chunk's dictionary, for pages that refer to it.
     output_bytes_max

@@ -165,8 +165,6 @@ class _Layout:
         Values of a block but the last.
     sizes, symbols
         ``uint8``: the bytes of each symbol; the symbols.
-    length_dtype, child
-        The lengths.
     """
 
     def __init__(self, node: Node, count: int) -> None:

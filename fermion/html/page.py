@@ -87,8 +87,6 @@ def web_page(title: str, data: dict[str, Any], scripts: Sequence[Path]) -> str:
 
     Parameters
     ----------
-    title
-        Any text.
     data
         What JSON can say, texts with any characters.
     scripts

@@ -83,8 +83,6 @@ def checksum(kind: ChecksumKind, *parts: Any) -> int:
 
     Parameters
     ----------
-    kind
-        Which checksum.
     parts
         Contiguous buffers, taken one after the other.
     """

@@ -226,13 +226,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
 
 
 class OpenedFile:
-    """The file system of one file: where its blocks lie is asked once, and again after a failure.
-
-    Parameters
-    ----------
-    filesystem, path
-        Where it lies.
-    """
+    """The file system of one file: asks once where its blocks lie, and again after a failure."""
 
     protocol = "hdfs"
     prefetch_bytes = 2 * 1024 * 1024  # with the column metadata of most wide files: a round less

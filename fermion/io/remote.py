@@ -171,8 +171,6 @@ def ask(
 
     Parameters
     ----------
-    method
-        Its name.
     timeout_s
         Seconds for the call with all that is tried again for it: here, where the client of the
         storage tries nothing again, or in that client. Where a `deadline` ends earlier, so does
@@ -238,8 +236,6 @@ def storage_error(operation: str, url: str, error: BaseException) -> StorageErro
         What was asked for, a verb: ``"read"``.
     url
         Of the object; it is redacted here.
-    error
-        The storage's own.
     """
     where = redacted(url)
     status = http_status(error)

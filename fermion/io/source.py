@@ -213,8 +213,6 @@ class FilesystemSource:
 
     Parameters
     ----------
-    filesystem, path
-        Where it lies.
     connect
         Gives the file system again in a forked process, which connections do not survive; None:
         the same is used there.

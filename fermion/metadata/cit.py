@@ -341,8 +341,6 @@ class NameIndex:
         Bytes of the section.
     num_columns
         What the footer says; names and ordinals must agree with it.
-    where
-        The file, for messages.
     """
 
     def __init__(self, view: View, length: int, num_columns: int, where: str) -> None:

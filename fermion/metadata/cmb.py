@@ -82,8 +82,6 @@ class ChunkRecord:
         ``int64``, one a page.
     shared_entries
         How many entries of the column's global dictionary its pages may refer to.
-    extension
-        Extension records by tag.
     """
 
     offset: int = 0
@@ -296,8 +294,6 @@ class ColumnBlock:
         The block's bytes; views into it are kept.
     stream_types
         What the schema says: types of the column's streams in ordinal order.
-    footer
-        Of the file.
     where
         File and column, for messages.
     offset

@@ -260,10 +260,6 @@ class SchemaArea:
         Gives ``length`` verified bytes of the area from ``offset`` on.
     length
         Bytes of the area.
-    num_columns
-        What the footer says.
-    where
-        The file, for messages.
     has_compressed_metadata
         Whether the file has the setting SCHEMA_ZSTD.
     """

@@ -52,8 +52,6 @@ class Frame(NamedTuple):
 
     Attributes
     ----------
-    codec, encoding, slots, raw_length
-        As in the header.
     buffer, start
         Where the encoding tree lies.
     """
@@ -97,8 +95,6 @@ def bind_pages(pages: bytearray, place_key: int, starts: np.ndarray, shift: int)
 
     Parameters
     ----------
-    pages
-        Pages end to end.
     starts
         ``int64``: where in ``pages`` those to be bound start.
     shift

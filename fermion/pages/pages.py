@@ -112,8 +112,6 @@ def encoded_stream(
         ``int64``, shape (pages + 1,): slots at which pages begin and end, without a dictionary.
     mins, maxs
         ``int64``, shape (pages,): PAGE_META bounds.
-    minimum, maximum, flags, null_count
-        Of the chunk.
     """
     sizes = tuple([len(page) for page in chunk.pages])
     rows, lows, highs = (tuple(each.tolist()) for each in (np.diff(cuts), mins, maxs))
@@ -176,8 +174,6 @@ class PageSlice:
 
     Attributes
     ----------
-    buffer
-        The whole page.
     offset
         Where the page starts in the file, which its checksum is bound to.
     slot_count
@@ -216,8 +212,6 @@ def encode_chunk(
 
     Parameters
     ----------
-    values
-        One value a slot.
     cuts
         ``int64``, shape (pages + 1,): slot bounds of the pages, from 0 to the number of slots.
     validity
@@ -569,8 +563,6 @@ class PageDescription:
         ``none`` or ``zstd``, over the whole tree.
     size, raw_length
         Bytes of the page, and of its tree without the codec.
-    tree
-        The encodings.
     """
 
     slots: int

@@ -37,8 +37,6 @@ def instants(schema: pa.Schema, leaves: Sequence[bool]) -> pa.Schema:
 
     Parameters
     ----------
-    schema
-        As pyarrow reads it.
     leaves
         As `int96_leaves` gives them: an Arrow type has its leaves in the same order.
     """

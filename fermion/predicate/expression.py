@@ -368,8 +368,6 @@ class Opaque(Expression):
     ----------
     expression
         The ``pyarrow.compute.Expression``.
-    paths
-        The columns it names.
     positional
         Whether it names columns by position, so that it needs every column of the schema, in
         order.
@@ -399,8 +397,6 @@ class Computed(Expression):
         Takes the columns at ``paths``, ``pyarrow.Array`` of one length and of the types that the
         filter is bound to, without dictionaries, run ends and extensions around them, and returns a
         ``pyarrow.BooleanArray`` of this length. Picklable, if the filter has to be.
-    paths
-        The columns.
     text
         What it computes, as SQL or for people.
     """
@@ -419,8 +415,6 @@ class Computed(Expression):
 
         Parameters
         ----------
-        schema
-            Of all columns.
         dtypes
             Of the columns, without wrappers.
 
@@ -456,11 +450,6 @@ def as_predicate(value: Expression | bool | None) -> Expression:
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
     """The filters that must all be TRUE for a row to be selected.
-
-    Parameters
-    ----------
-    expression
-        A filter.
 
     Returns
     -------

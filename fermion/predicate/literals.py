@@ -237,10 +237,6 @@ def bind_literal(value: Any, dtype: pa.DataType, where: str) -> Any:
     ----------
     value
         A normalized literal.
-    dtype
-        The column's Arrow type.
-    where
-        The column, for messages.
 
     Raises
     ------

@@ -97,8 +97,6 @@ class PolarsCondition:
 
     Attributes
     ----------
-    expression
-        The condition.
     names
         Of the columns that it is called with.
     """
@@ -176,8 +174,6 @@ def filter_of_predicate(predicate: polars.Expr, schema: pa.Schema) -> Expression
     ----------
     predicate
         As ``polars.io.plugins.register_io_source`` hands it over.
-    schema
-        Of the rows.
     """
     import polars  # optional, and slow to import
 

@@ -37,7 +37,6 @@ from fermion.predicate.expression import (
     as_predicate,
 )
 from fermion.predicate.literals import equal_raws, family, literal_family, resolve
-from fermion.statistics.bounds import ColumnStatistics, PageStatistics
 from fermion.statistics.keys import KEY_BYTES, bytes_key, plain_maximums, value_key
 
 
@@ -74,24 +73,6 @@ class Bounds:
 
     __repr__ = short_repr
 
-    @classmethod
-    def of_units(cls, parts: Sequence[ColumnStatistics], dtype: pa.DataType) -> Bounds:
-        """Of chunks or files that follow each other from row 0 on."""
-        rows = np.array([0, *(part.rows for part in parts)], np.int64)
-        return cls(
-            np.cumsum(rows),
-            np.array([part.min for part in parts], np.int64),
-            np.array([part.max for part in parts], np.int64),
-            np.array([part.null_count for part in parts], np.int64),
-            np.array([part.flags for part in parts], np.uint32),
-            dtype,
-        )
-
-    @classmethod
-    def of_pages(cls, pages: PageStatistics, cuts: np.ndarray, dtype: pa.DataType) -> Bounds:
-        """Of the pages of one chunk; ``cuts`` as they were given to `page_statistics`."""
-        return cls(cuts, pages.min, pages.max, pages.null_count, pages.flags, dtype)
-
 
 Lookup = Callable[[Path], Bounds | None]
 
@@ -101,8 +82,6 @@ def ranges_that_may_match(expression: Expression, lookup: Lookup, num_rows: int)
 
     Parameters
     ----------
-    expression
-        A bound filter.
     lookup
         Gives the bounds of a column by its path, over rows 0 to ``num_rows``; None where nothing
         is known of it. Columns may be cut into units differently.
@@ -321,8 +300,6 @@ def bound_key(raw: Any, dtype: pa.DataType, *, is_max: bool) -> int | None:
     ----------
     raw
         See `literals.Resolved`.
-    dtype
-        Of the column.
     is_max
         Whether it bounds from above: then strings that begin with ``raw`` lie within.
 

@@ -41,8 +41,6 @@ def sql_condition(
 
     Parameters
     ----------
-    text
-        In DuckDB's SQL.
     quoted
         Names in double quotes, for messages.
     translate
@@ -108,8 +106,6 @@ class SqlCondition:
 
     Parameters
     ----------
-    tree
-        The condition.
     where, text
         Whose it is, and its text, for messages.
 

@@ -44,13 +44,7 @@ class PrunedRows(NamedTuple):
 
 
 class StripeBounds:
-    """The statistics of an open file, stripe by stripe; reads metadata and Bloom filters only.
-
-    Parameters
-    ----------
-    index
-        The open file.
-    """
+    """The statistics of an open file, stripe by stripe; reads metadata and Bloom filters only."""
 
     def __init__(self, index: FileIndex) -> None:
         self._index = index
@@ -242,8 +236,6 @@ def prune_file(
         The statistics of the file.
     filter
         Without an expression it selects every row.
-    columns
-        Selected columns.
     wanted
         Stripes and the selected rows of each; None: all.
     """

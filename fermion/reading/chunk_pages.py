@@ -59,16 +59,12 @@ class StreamPages(NamedTuple):
 
     Attributes
     ----------
-    pages
-        Their bytes.
     offsets
         ``int64``: where each page lies in the file.
     counts
         ``int64``: the slots that each page must hold.
     dictionary
         What their DICTIONARY nodes refer to.
-    checks
-        How they are checked.
     """
 
     pages: Sequence[PageBuffer]

@@ -92,13 +92,7 @@ class _Column(NamedTuple):
 
 
 class EncodedFilter:
-    """Tests filters on the pages of a file.
-
-    Parameters
-    ----------
-    index
-        The open file.
-    """
+    """Tests filters on the pages of a file."""
 
     def __init__(self, index: FileIndex) -> None:
         self._index, self._checks = index, index.page_checks

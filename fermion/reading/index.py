@@ -60,13 +60,6 @@ _schema_metadata = BoundedCache(LAYOUTS_KNOWN_MAX)
 class FileIndex:
     """Everything about a file but its data.
 
-    Parameters
-    ----------
-    source
-        The file's bytes.
-    options
-        How to read.
-
     Raises
     ------
     InvalidFileError, ChecksumError, UnsupportedVersionError, TruncatedFileError

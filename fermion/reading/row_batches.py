@@ -73,10 +73,6 @@ class RowBatches:
 
     Parameters
     ----------
-    index
-        The open file.
-    stripes
-        Reads its stripes.
     executor
         Reads stripes side by side; None: one after the other.
     """

@@ -116,13 +116,7 @@ class ReadResult(NamedTuple):
 
 
 class ReadStrategy(ABC):
-    """A way to read columns of a file's stripes.
-
-    Parameters
-    ----------
-    index
-        The open file.
-    """
+    """A way to read columns of a file's stripes."""
 
     def __init__(self, index: FileIndex) -> None:
         self._index, self._checks = index, index.page_checks

@@ -91,8 +91,6 @@ class FetchedStream:
 
     Attributes
     ----------
-    plan
-        Which pages they are.
     buffers
         Their bytes, those of the dictionary first where the plan says where it is.
     error

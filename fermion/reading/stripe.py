@@ -46,8 +46,6 @@ class StripeReader:
 
     Parameters
     ----------
-    index
-        The open file.
     executor
         Decodes columns side by side; None: one after the other.
     """
@@ -206,12 +204,8 @@ class StripeFilter:
 
     Parameters
     ----------
-    stripes
-        Reads the file.
     filter
         With an expression.
-    columns
-        Those to read.
     """
 
     def __init__(

@@ -69,8 +69,6 @@ def isolated_database(where: str = "SQL", **settings: str) -> DuckDBPyConnection
     ----------
     where
         For the error, as of `load_duckdb`.
-    settings
-        More of DuckDB's.
     """
     database = load_duckdb(where).connect(":memory:", config={**_SETTINGS, **settings})
     database.execute("SET TimeZone = 'UTC'")  # the same on every machine

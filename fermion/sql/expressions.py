@@ -51,10 +51,6 @@ class SqlValues:
         What `SqlTree.renamed` gives, with `alias` of the place of each column as its name.
     columns
         What each column is, for messages.
-    where
-        Who asks, for messages.
-    shown
-        The expressions, for messages.
     """
 
     def __init__(
@@ -119,8 +115,6 @@ class SqlExpressions:
     ----------
     texts
         By the name of the column that each one gives.
-    where
-        Who asks, for messages.
 
     Attributes
     ----------
@@ -176,8 +170,6 @@ class SqlTree:
 
     Parameters
     ----------
-    text
-        The expression.
     shown
         What it is, for messages.
 
@@ -236,8 +228,6 @@ class SqlTree:
         ----------
         bound
             Names that a lambda or a macro around the node gives.
-        macros
-            Those around the node.
         """
         kind = node.get("class") if isinstance(node, dict) else None
         if kind is not None and kind not in _CLASSES:

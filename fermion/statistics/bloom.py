@@ -57,8 +57,6 @@ class BuiltFilters(NamedTuple):
     ----------
     tag
         Of the extension record that will find them.
-    data
-        Their blocks.
     rest
         What the record says behind their place.
     """
@@ -215,8 +213,6 @@ class BloomFilters:
         ----------
         raws
             Values in the type's raw domain: int, float (not NaN) or bytes.
-        dtype
-            The column's type.
         """
         storage = strip_wrappers(dtype)
         found = np.zeros((len(raws), len(self._filters)), bool)

@@ -185,8 +185,6 @@ def page_statistics(
         1 = valid; None where every slot is valid, False where none is.
     cuts
         ``int64``, shape (p + 1,): page i holds slots ``cuts[i]`` to ``cuts[i + 1]``, exclusive.
-    node
-        The leaf.
     sortedness
         Whether to look if values are sorted, for SORTED_ASC and SORTED_DESC (numbers without NULL
         and NaN only; one more pass).
@@ -441,8 +439,6 @@ def page_flags(
 
     Parameters
     ----------
-    flags
-        The chunk's.
     chunk_min, chunk_max
         Keys of the chunk's bounds.
     minimums, maximums
@@ -521,8 +517,6 @@ def content_records(
         One a slot.
     validity
         Which slots are not null.
-    node
-        The leaf.
     stored_bytes
         Bytes of the chunk.
     summary

@@ -64,8 +64,6 @@ def key_value(key: int, dtype: pa.DataType, *, pad: int) -> pa.Scalar | None:
 
     Parameters
     ----------
-    key
-        A bound.
     dtype
         The column's type; the result has it, without dictionary and extension wrappers.
     pad

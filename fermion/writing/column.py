@@ -147,19 +147,8 @@ class ColumnPlans:
 
     A wide file has few shapes, and most of its columns are written without a plan.
 
-    Parameters
-    ----------
-    schema
-        Of the file.
-    options
-        How to write.
-    where
-        The file, for messages.
-
     Attributes
     ----------
-    names
-        Of the columns.
     shapes
         ``uint32``, shape (columns,): the shape of each column.
     nodes
@@ -229,8 +218,6 @@ def encode_column(
     ----------
     plan
         The column's plan; its memories are updated.
-    array
-        The stripe's rows.
     batch_ends
         In batch mode ``int64``, shape (batches,): rows up to the end of each batch.
 
@@ -432,11 +419,6 @@ Leaves = Sequence[tuple[str, Node]]
 def check_option_columns(options: WriteOptions, plans: ColumnPlans) -> None:
     """Refuse options that name what the schema lacks, or ask of a column what it cannot have.
 
-    Parameters
-    ----------
-    plans
-        Of the columns.
-
     Raises
     ------
     InvalidArgumentError
@@ -529,8 +511,6 @@ def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Se
     ----------
     names
         Of the schema's columns, in its order; those of one name stay together.
-    first
-        Names of columns.
 
     Raises
     ------

@@ -222,8 +222,6 @@ class _ColumnAppender(Writer):
 
     Parameters
     ----------
-    index
-        The other file.
     kept
         Ordinals of the columns to keep, in their new order.
     schema

@@ -47,8 +47,6 @@ class ColumnGroup:
         ``int64``, shape (n,): the columns, in the order of their data.
     pages, chunks
         Of those that the kernel encoded; see `EncodedFlat`.
-    others
-        The others, by ordinal.
     """
 
     ordinals: np.ndarray
@@ -164,8 +162,6 @@ class FlatWriter:
 
     Parameters
     ----------
-    plans
-        Of the columns.
     options
         How to write; some leave no column to be encoded so.
 

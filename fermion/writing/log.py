@@ -80,8 +80,6 @@ class _Stripe(NamedTuple):
     ----------
     chunks
         ``int64``, shape (columns, 8): see `Chunk`; zeros for the others.
-    others
-        By ordinal.
     """
 
     rows: int
@@ -90,13 +88,7 @@ class _Stripe(NamedTuple):
 
 
 class FileLog:
-    """What was written of all columns of a file.
-
-    Parameters
-    ----------
-    plans
-        Of the columns.
-    """
+    """What was written of all columns of a file."""
 
     def __init__(self, plans: ColumnPlans) -> None:
         self._plans = plans
@@ -246,8 +238,6 @@ def flat_column(plan: ColumnPlan, chunk: np.ndarray, rows: int) -> WrittenColumn
     ----------
     chunk
         ``int64``, shape (8,): see `Chunk`.
-    rows
-        Of the stripe.
     """
     node = plan.node
     validity_bytes, data_bytes, minimum, maximum, nulls, flags, nans, offset = chunk.tolist()

@@ -48,8 +48,6 @@ class FileContents:
     ----------
     schema_area
         The schema as it is stored.
-    plans, log
-        Of the columns.
     batch_records
         Of the streams of the batch column: three if it has positions, else two; None outside
         batch mode.

@@ -33,10 +33,6 @@ class _Counted:
 
     Attributes
     ----------
-    rows
-        In runs.
-    arrays
-        Dictionary arrays.
     known
         Dictionaries of these whose lengths are counted; they may have values in common.
     """

@@ -101,11 +101,6 @@ def can_pack(entries: Iterable[Entry]) -> bool:
     )
 
 
-def encode_packed(entries: Sequence[Entry]) -> bytes:
-    """The Fermion file of some entries, in their order."""
-    return write_packed(packed_table(entries))
-
-
 def packed_table(entries: Sequence[Entry]) -> pa.Table:
     """Entries as columns, in their order."""
     columns: dict[str, pa.Array] = {

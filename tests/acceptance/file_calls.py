@@ -36,8 +36,6 @@ UNTYPED = {
 MADE_BY_THE_PACKAGE = {
     "BatchRange",
     "Bounds",
-    "Bounds.of_pages",
-    "Bounds.of_units",
     "ChunkFlag",
     "ColumnMetadata",
     "ColumnStatistics",

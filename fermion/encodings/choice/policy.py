@@ -127,8 +127,6 @@ class Policy:
     ----------
     rules
         What is tried and taken.
-    settings
-        What encoders need.
     dictionary_bytes_max
         Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
     symbols_limit

@@ -364,8 +364,6 @@ class _Heavy:
 
     Attributes
     ----------
-    rule
-        When it is taken.
     saving
         Bytes that it has to save as well, beside a light one that is not small.
     """

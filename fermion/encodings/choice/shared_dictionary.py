@@ -21,8 +21,6 @@ class GrowingDictionary:
     ----------
     physical
         What the values are; bits have no dictionary.
-    entries
-        The values so far.
     is_full
         Whether a stripe had more values than a dictionary may hold; none is added after that.
     """

@@ -13,7 +13,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.packed_manifest import decode_packed, encode_packed
+from fermion_table.metadata.packed_manifest import decode_packed, packed_table, write_packed
 
 SCHEMA = pa.schema([("p", pa.string()), ("id", pa.int64()), ("v", pa.int64())])
 
@@ -217,4 +217,4 @@ def test_packed_manifests_hold_the_number(table_path):
     table.upsert(rows("a", range(9), 1))
     entries = live_entries(table._state.store, table.snapshot)
     assert {entry.total_buckets for entry in entries} == {None, 2}
-    assert list(decode_packed(encode_packed(entries), "x")) == entries
+    assert list(decode_packed(write_packed(packed_table(entries)), "x")) == entries

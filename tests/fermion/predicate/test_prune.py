@@ -49,7 +49,7 @@ def bounds_of(table: pa.Table, path: Path, cuts: list[int]) -> Bounds | None:
     pages = page_statistics(
         streams.data[node.stream], streams.validity[node.validity], boundaries, node
     )
-    return Bounds.of_pages(pages, boundaries, node.type)
+    return Bounds(boundaries, pages.min, pages.max, pages.null_count, pages.flags, node.type)
 
 
 @st.composite
@@ -229,7 +229,10 @@ def test_chunks_and_files_are_units_like_pages():
         cuts = np.array([0, len(values)])
         parts.append(merge(page_statistics(np.array(values), None, cuts, node), len(values)))
     parts.append(unknown(4, Order.SIGNED))
-    bounds = Bounds.of_units(parts, pa.int64())
+    limits = [np.array([getattr(part, name) for part in parts]) for name in ("min", "max")]
+    nulls = np.array([part.null_count for part in parts])
+    flags = np.array([part.flags for part in parts], np.uint32)
+    bounds = Bounds(np.array([0, 3, 5, 9]), *limits, nulls, flags, pa.int64())
     bound = parse_filter("a > 5", pa.schema([("a", pa.int64())]))
     assert list(ranges_that_may_match(bound, lambda _: bounds, 9)) == [(3, 9)]
     assert list(ranges_that_must_match(bound, lambda _: bounds, 9)) == [(3, 5)]

@@ -42,8 +42,8 @@ from fermion_table.metadata.packed_manifest import (
     PackedFiles,
     can_pack,
     decode_packed,
-    encode_packed,
     packed_table,
+    write_packed,
 )
 from fermion_table.storage.cache import shared_cache
 from tests.kit.stores import MemoryStore
@@ -90,7 +90,7 @@ ENTRIES = st.lists(
 
 
 def packed(entries: list[Entry]) -> PackedFiles:
-    data = encode_packed(entries)
+    data = write_packed(packed_table(entries))
     shared_cache.clear()
     return PackedFiles("m", "hash", len(entries), lambda: fermion.open(memoryview(data)))
 
@@ -105,7 +105,7 @@ def same(one: Any, other: Any) -> bool:
 @given(ENTRIES)
 def test_columns_say_what_the_entries_say(entries: list[Entry]) -> None:
     """Whole, at any ordinals, and column by column as the entries in memory do."""
-    assert decode_packed(encode_packed(entries), "m") == tuple(entries)
+    assert decode_packed(write_packed(packed_table(entries)), "m") == tuple(entries)
     files, listed = packed(entries), ListedFiles(entries)
     for name in NUMBERS:
         assert same(files.numbers(name), listed.numbers(name))
@@ -232,7 +232,7 @@ def test_planning_reads_only_the_columns_of_the_predicate() -> None:
         )
         for entry, row in zip(many(20_000), numbers.tolist(), strict=True)
     ]
-    data = encode_packed(entries)
+    data = write_packed(packed_table(entries))
     file = fermion.open(memoryview(data), options=fermion.ReadOptions(eager_load_threshold=0))
     shared_cache.clear()
     files = PackedFiles("m", "hash", len(entries), lambda: file)
@@ -246,7 +246,7 @@ def test_planning_reads_only_the_columns_of_the_predicate() -> None:
 
 def counted(entries: list[Entry]) -> tuple[PackedFiles, list[int]]:
     """Packed files, and a list that grows by the number of columns with each read of them."""
-    data, reads = encode_packed(entries), []
+    data, reads = write_packed(packed_table(entries)), []
 
     class Counted(fermion.FermionFile):
         def read(self, columns: Any = None, **options: Any) -> pa.Table:
@@ -303,7 +303,7 @@ def test_entries_that_are_asked_for_again_are_decoded_once() -> None:
 
 def test_damage_is_named(tmp_path: Path) -> None:
     """Wherever a byte flips, read whole (by the hash) or in parts (by the columns' checksums)."""
-    data = encode_packed(many(600))
+    data = write_packed(packed_table(many(600)))
     wanted = decode_packed(data, "m")
     for place in range(0, len(data), max(1, len(data) // 40)):
         broken = bytearray(data)
