@@ -22,6 +22,7 @@ FILES = (
     "peak_memory",
     "real_tables",
     "import_time",
+    "training",
 )
 TABLES = (
     "table_commits",
