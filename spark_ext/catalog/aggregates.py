@@ -13,8 +13,8 @@ from pyspark.sql import types as st
 
 from fermion.engine import unscaled_integer
 from fermion_table import Scan
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, kind_of
-from spark_ext.catalog.predicates import NotTheSame, column_of
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.nodes import COUNT_ALL, Function, NotTheSame
 from spark_ext.types import exchange_schema, spark_schema
 
 WORD_BYTES = 8
@@ -30,15 +30,13 @@ class Answer:
     value: Callable[[], int | bool | None]
 
 
-def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
+def answers(scan: Scan, functions: Sequence[Function]) -> list[Answer] | None:
     """Answer aggregates over all rows of a scan from metadata.
 
     Parameters
     ----------
     scan
         Without a limit. Minimum and maximum are known only without a filter.
-    functions
-        ``org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc``.
 
     Returns
     -------
@@ -48,16 +46,15 @@ def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
     known: dict[tuple[str, ...], list[Answer] | None] = {}
     answered = []
     for function in functions:
-        kind = kind_of(function)
-        if kind == "CountStar":
+        if function.kind == COUNT_ALL:
             if not scan.plan().is_exact:  # files have to be merged: better by many tasks
                 return None
             answered.append(Answer(st.LongType(), scan.count))
             continue
-        if kind not in _MIN_MAX:
+        if function.kind not in _MIN_MAX or function.of is None:
             return None
         try:
-            path, dtype = column_of(function.column(), scan.table_schema.to_arrow(field_ids=False))
+            path, dtype = function.of.column
         except NotTheSame:
             return None
         if path not in known:
@@ -65,7 +62,7 @@ def answers(scan: Scan, functions: Sequence[Any]) -> list[Answer] | None:
         both = known[path]
         if both is None:
             return None
-        answered.append(both[_MIN_MAX.index(kind)])
+        answered.append(both[_MIN_MAX.index(function.kind)])
     return answered
 
 

@@ -1,4 +1,4 @@
-"""Spark's expressions and aggregates → those that tasks evaluate, where both mean the same.
+"""Spark's expressions → those that tasks evaluate, where both mean the same.
 
 Whatever may fail in Spark, such as an addition that overflows, has a counterpart only if it is
 proven that it cannot fail for the table's values: then it does not matter which rows Spark would
@@ -22,13 +22,12 @@ from spark_ext.aggregation.expression import (
     WIDE_DIGITS_MAX,
     Expression,
 )
-from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
-from spark_ext.catalog.callbacks import kind_of, listed
-from spark_ext.catalog.predicates import NotTheSame, column_of, is_a, literal_value
+from spark_ext.catalog.nodes import CAST, EXTRACT, Node, NotTheSame
 from spark_ext.types import spark_schema
 
 Bounds = tuple[int, int]
 BoundsOf = Callable[[tuple[str, ...]], Bounds | None]
+"""The least and greatest value of a column of integers or (unscaled) decimals, where known."""
 
 DIGITS_MAX = 38
 SCALE_KEPT = 6
@@ -37,14 +36,13 @@ FLOAT_DIGITS = 15
 """Decimals of so many digits become the nearest float by one division."""
 NEGATED_DIGITS = 34
 """Spark rounds decimals to so many digits when it negates them (Java's MathContext DECIMAL128)."""
-_INTEGERS: dict[type[st.DataType], int] = {
+INTEGERS: dict[type[st.DataType], int] = {
     st.ByteType: 8,
     st.ShortType: 16,
     st.IntegerType: 32,
     st.LongType: 64,
 }
-_FLOATS = (st.FloatType, st.DoubleType)
-_KINDS = {"Sum": SUM, "Min": MIN, "Max": MAX, "Count": COUNT}
+FLOATS = (st.FloatType, st.DoubleType)
 _EXTRACTED = {"YEAR", "QUARTER", "MONTH", "DAY"}
 
 
@@ -52,147 +50,63 @@ class MayOverflow(NotTheSame):
     """A result may be too large for its type."""
 
 
-def grouping_of(
-    keys: Sequence[Any], functions: Sequence[Any], schema: pa.Schema, bounds_of: BoundsOf
-) -> Grouping:
-    """The counterpart of an aggregation.
+def evaluated(node: Node, bounds_of: BoundsOf) -> Expression:
+    """The counterpart of an expression.
 
     Parameters
     ----------
-    keys
-        ``org.apache.spark.sql.connector.expressions.Expression``.
-    functions
-        ``org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc``.
-    schema
-        Of the table.
     bounds_of
-        The least and greatest value of a column of integers or (unscaled) decimals, where they are
-        known. Called only if without them a result may be too large for its type.
+        Called only if without the bounds of columns a result may be too large for its type.
 
     Raises
     ------
     NotTheSame
         A part has no exact counterpart.
     """
-    translator = _Translator(schema, bounds_of)
-    return Grouping(
-        tuple(translator.expression(key) for key in keys),
-        tuple(translator.aggregate(function) for function in functions),
-    )
+    try:
+        return typed(node, None)
+    except MayOverflow:
+        return typed(node, bounds_of)
 
 
-def condition_of(node: Any, schema: pa.Schema, bounds_of: BoundsOf) -> Expression:
-    """The counterpart of a predicate.
-
-    Parameters
-    ----------
-    node
-        ``org.apache.spark.sql.connector.expressions.filter.Predicate``.
-    schema, bounds_of
-        See `grouping_of`.
-
-    Raises
-    ------
-    NotTheSame
-        It has no exact counterpart, may fail, or is about no column.
-    """
-    found = _Translator(schema, bounds_of).expression(node)
-    if not isinstance(found.type, st.BooleanType) or found.may_fail or not found.columns():
-        raise NotTheSame(node.toString())
-    return found
+def condition_of(node: Node, bounds_of: BoundsOf) -> Expression:
+    """The counterpart of a predicate that is about columns, and never fails; see `evaluated`."""
+    condition = evaluated(node, bounds_of)
+    is_boolean = isinstance(condition.type, st.BooleanType)
+    if not is_boolean or condition.may_fail or not condition.columns():
+        raise NotTheSame(node.operation)
+    return condition
 
 
-def averaged(functions: Sequence[Any], schema: pa.Schema, bounds_of: BoundsOf) -> list[Expression]:
-    """What the averages among some aggregates are of, where it is integers.
-
-    Spark averages integers as floats, but asks for their sum as an integer, which may overflow.
-
-    Raises
-    ------
-    NotTheSame
-        It has no exact counterpart.
-    """
-    translator = _Translator(schema, bounds_of)
-    averages = [function for function in functions if is_a(function, "Avg")]
-    found = [
-        translator.expression(listed(function.children())[0], bounded=True) for function in averages
-    ]
-    return [each for each in found if type(each.type) in _INTEGERS]
+def typed(node: Node, bounds_of: BoundsOf | None) -> Expression:
+    """The counterpart, with the types and the bounds of all results; see `evaluated`."""
+    name = node.operation
+    if name == COLUMN:
+        return _column(node, bounds_of)
+    if name == LITERAL:
+        return _literal(node)
+    children = tuple(typed(child, bounds_of) for child in node.children)
+    if name == CAST:
+        return _cast(children[0], _spark_type(node.type))
+    if name == EXTRACT:
+        return _extract(node.value, children[0])
+    return _MAKERS[name](name, children)
 
 
-def fits_sum(expression: Expression, rows: int) -> bool:
-    """Whether the sum of an integer expression over so many rows fits a LONG."""
-    assert expression.bounds is not None
-    most = max(map(abs, expression.bounds))
-    return most * rows < 2**63
-
-
-class _Translator:
-    def __init__(self, schema: pa.Schema, bounds_of: BoundsOf) -> None:
-        self._schema = schema
-        self._bounds_of = bounds_of
-        self._is_bounded = False
-
-    def aggregate(self, function: Any) -> Aggregate:
-        kind = kind_of(function)
-        if kind == "CountStar":
-            return Aggregate(COUNT)
-        if kind not in _KINDS:
-            raise NotTheSame(kind)
-        if kind in ("Sum", "Count") and function.isDistinct():
-            raise NotTheSame("DISTINCT")
-        (child,) = listed(function.children())
-        of = self.expression(child)
-        if kind == "Sum" and not (of.is_exact or isinstance(of.type, _FLOATS)):
-            raise NotTheSame(f"sum of {of.type.simpleString()}")
-        return Aggregate(_KINDS[kind], of)
-
-    def expression(self, node: Any, bounded: bool = False) -> Expression:
-        """Translate; only if a result may overflow, with the bounds of the columns."""
-        self._is_bounded = bounded
-        try:
-            return self._node(node)
-        except MayOverflow:
-            if bounded:
-                raise
-            return self.expression(node, bounded=True)
-
-    def _node(self, node: Any) -> Expression:
-        kind = kind_of(node)
-        if kind == "LiteralValue":
-            return _literal(node)
-        if kind == "FieldReference":
-            return self._column(node)
-        if kind == "Cast":
-            return _cast(self._node(node.expression()), _spark_type(node.dataType()))
-        if kind == "Extract":
-            return _extract(node.field(), self._node(node.source()))
-        if kind in _CONSTANTS:
-            return Expression(LITERAL, st.BooleanType(), value=_CONSTANTS[kind])
-        if kind not in ("GeneralScalarExpression", "Predicate", "And", "Or", "Not"):
-            raise NotTheSame(node.toString())
-        name = node.name()
-        make = _MAKERS.get(name)
-        if make is None:
-            raise NotTheSame(name)
-        return make(name, tuple(self._node(child) for child in listed(node.children())))
-
-    def _column(self, node: Any) -> Expression:
-        path, dtype = column_of(node, self._schema)
-        held = spark_schema(pa.schema([("value", dtype)]), where="column")
-        spark_type = held[0].dataType
-        if not isinstance(spark_type, st.DecimalType) and type(spark_type) not in ARROW_TYPES:
-            raise NotTheSame(f"{path} of type {dtype}")
-        bounds = _range(spark_type)
-        if bounds is not None and self._is_bounded:
-            bounds = self._bounds_of(path) or bounds
-        return Expression(COLUMN, spark_type, value=path, bounds=bounds)
-
-
-_CONSTANTS = {"AlwaysTrue": True, "AlwaysFalse": False}
+def _column(node: Node, bounds_of: BoundsOf | None) -> Expression:
+    path, dtype = node.column
+    spark_type = spark_schema(pa.schema([("value", dtype)]), where="column")[0].dataType
+    if not isinstance(spark_type, st.DecimalType) and type(spark_type) not in ARROW_TYPES:
+        raise NotTheSame(f"{path} of type {dtype}")
+    bounds = _range(spark_type)
+    if bounds is not None and bounds_of is not None:
+        bounds = bounds_of(path) or bounds
+    return Expression(COLUMN, spark_type, value=path, bounds=bounds)
 
 
 def _spark_type(java_type: Any) -> st.DataType:
+    if java_type is None:
+        return st.BooleanType()
     return _parse_datatype_json_string(java_type.json())
 
 
@@ -201,7 +115,7 @@ def _range(dtype: st.DataType) -> Bounds | None:
     if isinstance(dtype, st.DecimalType):
         most = int(10**dtype.precision) - 1
         return -most, most
-    bits = _INTEGERS.get(type(dtype))
+    bits = INTEGERS.get(type(dtype))
     return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
@@ -226,8 +140,8 @@ def _exact(
     return Expression(name, dtype, children, bounds=(least, greatest), may_fail=fails)
 
 
-def _literal(node: Any) -> Expression:
-    dtype, value = _spark_type(node.dataType()), literal_value(node)
+def _literal(node: Node) -> Expression:
+    dtype, value = _spark_type(node.type), node.value
     allowed = _range(dtype)
     if allowed is not None:
         if isinstance(dtype, st.DecimalType) and value is not None:
@@ -302,7 +216,7 @@ def _digits(bounds: Bounds) -> int:
 
 def _of_floats(name: str, children: tuple[Expression, ...]) -> Expression:
     dtype = _same_type(children)
-    if not isinstance(dtype, _FLOATS):
+    if not isinstance(dtype, FLOATS):
         raise NotTheSame(f"{name} of {dtype.simpleString()}")
     return Expression(name, dtype, children, may_fail=any(child.may_fail for child in children))
 
@@ -317,7 +231,7 @@ def _remainder(name: str, children: tuple[Expression, ...]) -> Expression:
     """Of integers, by a number that is not 0: it has the sign of the dividend."""
     left, right = children
     dtype = _same_type(children)
-    if type(dtype) not in _INTEGERS:
+    if type(dtype) not in INTEGERS:
         raise NotTheSame(f"{name} of {dtype.simpleString()}")
     if right.operation != LITERAL or not right.value:
         raise NotTheSame("a remainder that may be by zero")
@@ -373,7 +287,7 @@ def _cast(child: Expression, dtype: st.DataType) -> Expression:
             raise NotTheSame("a cast that rounds")
         return _exact("CAST", dtype, (child,), *_scaled(child, scale))
     is_short = isinstance(given, st.DecimalType) and given.precision <= FLOAT_DIGITS
-    if isinstance(dtype, st.DoubleType) and (type(given) in _INTEGERS or is_short):
+    if isinstance(dtype, st.DoubleType) and (type(given) in INTEGERS or is_short):
         return Expression("CAST", dtype, (child,), may_fail=child.may_fail)
     if isinstance(dtype, st.DoubleType) and isinstance(given, st.FloatType):
         return Expression("CAST", dtype, (child,), may_fail=child.may_fail)

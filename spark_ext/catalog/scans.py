@@ -10,25 +10,23 @@ import json
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import and_
 from typing import Any
 
-import pyarrow as pa
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, ScanPlan, Table
 from fermion_table.engine import Split
-from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.aggregation.whole import are_sums_held, whole_schema
-from spark_ext.catalog.aggregates import Answer, AnswerScan, answers, number_of
+from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
-from spark_ext.catalog.expressions import averaged, condition_of, fits_sum, grouping_of, is_a
-from spark_ext.catalog.predicates import NotTheSame, predicate_filter
+from spark_ext.catalog.nodes import Function, NotTheSame
+from spark_ext.catalog.translator import Translator
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, options_of, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
@@ -66,13 +64,14 @@ class TableScanBuilder(Callback):
     def __init__(self, jvm: Jvm, table: Table, schema: Any, options: dict[str, str]) -> None:
         super().__init__(jvm)
         self._table = table
+        self._translator = Translator(table)
         self._schema = schema
         self._options = options
         self._given = parse_options({**options, "path": table.location})
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
         self._answered: list[Answer] | None = None
-        self._averages_fit = True
+        self._is_aggregated = True
         self._grouping: Grouping | None = None
         self._is_whole = False
         self._shown: list[str] = []
@@ -84,12 +83,11 @@ class TableScanBuilder(Callback):
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
         """Accept the filters that have an exact counterpart; Spark applies only the others."""
         left = []
-        for each in listed(predicates):
-            chosen = self._filter(each)
-            if chosen is None:
-                left.append(each)
-            else:
-                self._pushed.append((each, chosen))
+        for predicate in listed(predicates):
+            try:
+                self._pushed.append((predicate, self._translator.scan_filter(predicate)))
+            except NotTheSame:
+                left.append(predicate)
         return self._jvm.array("connector.expressions.filter.Predicate", left)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
@@ -116,30 +114,40 @@ class TableScanBuilder(Callback):
         Of others Spark asks for partial results, where an average is a sum and a count: only here
         it still says so.
         """
-        if self._answers(aggregation) is not None:
+        has_keys = bool(len(aggregation.groupByExpressions()))
+        try:
+            functions = self._translator.functions(aggregation)
+        except NotTheSame:
+            self._is_aggregated = False
+            return False
+        if not has_keys:
+            self._answered = self._answers(functions)
+            if self._answered is None:
+                self._grouping = self._whole(functions)
+        if self._answered is not None or self._grouping is not None:
+            self._is_whole = True
             return True
-        self._is_whole = self._fits_one_task(aggregation)
-        if self._is_whole:
-            return True
-        self._averages_fit &= self._fit(aggregation)
+        self._is_aggregated &= self._translator.averages_fit(functions)
         return False
 
     def pushAggregation(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
         """Answer from metadata, or let the tasks aggregate, if no filter is left to Spark."""
-        self._answered = self._answers(aggregation)
-        if self._answered is not None or self._is_whole:
+        if self._is_whole:
             return True
-        functions = listed(aggregation.aggregateExpressions())
-        keys = listed(aggregation.groupByExpressions())
-        if not self._averages_fit or not (functions or keys):
+        if not self._is_aggregated:
             return False
         try:
-            self._grouping = grouping_of(keys, functions, self._arrow_schema, self._bounds)
+            functions = self._translator.functions(aggregation)
+            keys = self._translator.keys(aggregation)
+            if not (functions or keys):
+                return False
+            self._grouping = self._translator.grouping(keys, functions)
         except NotTheSame:
             return False
-        self._shown = [function.toString() for function in functions]
+        self._shown = [function.text for function in functions]
         if keys:
-            self._shown.append(f"by {', '.join(key.toString() for key in keys)}")
+            by = listed(aggregation.groupByExpressions())
+            self._shown.append(f"by {', '.join(key.toString() for key in by)}")
         return True
 
     def build(self) -> Any:
@@ -169,79 +177,37 @@ class TableScanBuilder(Callback):
             batch_id=self._given.batch_id,
         )
 
-    @cached_property
-    def _arrow_schema(self) -> pa.Schema:
-        return self._table.schema.to_arrow(field_ids=False)
+    def _whole(self, functions: Sequence[Function]) -> Grouping | None:
+        """What one task computes of all rows; None if it would read too much.
 
-    @cached_property
-    def _everything(self) -> Scan:
-        """All rows, for what metadata say of them: planned once for all columns of a query."""
-        return self._table.scan(columns=[])
-
-    def _filter(self, predicate: Any) -> Expression | None:
-        """The filter that selects the same rows as a predicate: first one that can prune."""
-        try:
-            return predicate_filter(predicate, self._arrow_schema)
-        except NotTheSame:
-            pass  # it may still be one that can be evaluated
-        try:
-            condition = condition_of(predicate, self._arrow_schema, self._bounds)
-        except NotTheSame:
+        Averages are left to Spark.
+        """
+        if not functions or any(function.kind == "Avg" for function in functions):
             return None
-        return computed(condition, predicate.toString())
-
-    def _bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
-        """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
-        known = self._everything.known_min_max(path)
-        if known is None:
-            return None
-        schema = spark_schema(pa.schema([("value", known[0].type)]), where=self._table.location)
-        held = exchange_schema(schema)[0].type  # no negative scale
-        low, high = (number_of(bound.cast(held)) for bound in known)
-        return None if low is None or high is None else (low, high)
-
-    def _fit(self, aggregation: Any) -> bool:
-        """Whether averages of integers can be computed from their sums."""
-        functions = listed(aggregation.aggregateExpressions())
-        try:
-            expressions = averaged(functions, self._arrow_schema, self._bounds)
-        except NotTheSame:
-            return False
-        if not expressions:
-            return True
-        rows = self._everything.plan().rows
-        return all(fits_sum(each, rows) for each in expressions)
-
-    def _fits_one_task(self, aggregation: Any) -> bool:
-        """Whether an aggregation without keys reads so little that one task computes its result."""
-        functions = listed(aggregation.aggregateExpressions())
-        is_average = any(is_a(function, "Avg") for function in functions)
-        if len(aggregation.groupByExpressions()) or is_average or not functions:
-            return False
         plan = self._scan([]).plan()
         rows, tasks = plan.rows, self._jvm.context.defaultParallelism
         most = ONE_TASK_VALUES_MAX * tasks // max(tasks - 1, 1)
-        if rows > most or len(plan.splits) > ONE_TASK_SPLITS_MAX or not self._averages_fit:
-            return False
+        if rows > most or len(plan.splits) > ONE_TASK_SPLITS_MAX or not self._is_aggregated:
+            return None
         try:
-            grouping = grouping_of([], functions, self._arrow_schema, self._bounds)
+            grouping = self._translator.grouping([], functions)
         except NotTheSame:
-            return False
+            return None
         if rows * len(grouping.columns()) > most:
-            return False
-        if not are_sums_held(grouping, rows, self._bounds):
-            return False
-        self._grouping = grouping
-        self._shown = [function.toString() for function in functions]
-        return True
+            return None
+        if not are_sums_held(grouping, rows, self._translator.bounds):
+            return None
+        self._shown = [function.text for function in functions]
+        return grouping
 
-    def _answers(self, aggregation: Any) -> list[Answer] | None:
-        if self._pushed or len(aggregation.groupByExpressions()):
+    def _answers(self, functions: Sequence[Function]) -> list[Answer] | None:
+        """What metadata say of all rows."""
+        if self._pushed:
             return None
         known_options(self._options, Use.CATALOG_READ)
         given = self._given
         scan = self._table.scan(columns=[], filter=given.filter, batch_id=given.batch_id)
-        return answers(scan, listed(aggregation.aggregateExpressions()))
+        return answers(scan, functions)
 
 
 class TableScan(Callback):

@@ -14,9 +14,10 @@ from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, names_text, transforms_of
-from spark_ext.catalog.predicates import filter_of, has_filter
+from spark_ext.catalog.nodes import NotTheSame
 from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
+from spark_ext.catalog.translator import Translator
 from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
 from spark_ext.reading.row_places import FILE, POSITION, ROW_ID, places_of, sequences_of
@@ -221,11 +222,15 @@ class CatalogTable(DescribedTable):
 
     def canDeleteWhere(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
         """Whether a filter selects exactly the rows that Spark means."""
-        return has_filter(predicates, self._table.schema.to_arrow(field_ids=False))
+        try:
+            Translator(self._table).filter(predicates)
+        except NotTheSame:
+            return False
+        return True
 
     def deleteWhere(self, predicates: Sequence[Any], *options: Any) -> None:  # noqa: N802 - Java's
         """Delete the rows that predicates select, on the driver."""
-        chosen = filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
+        chosen = Translator(self._table).filter(predicates)
         self._delete("TRUE" if chosen is None else chosen, options)
 
     def truncateTable(self, *options: Any) -> bool:  # noqa: N802 - Java's name

@@ -12,7 +12,8 @@ from typing import Any
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
-from spark_ext.catalog.predicates import NotTheSame, filter_of
+from spark_ext.catalog.nodes import NotTheSame
+from spark_ext.catalog.translator import Translator
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import options_of, parse_options
 
@@ -89,7 +90,7 @@ class TableWriteBuilder(WriteBuilder):
     def canOverwrite(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
         """Yes: a filter selects exactly the rows that Spark means, or it is an error."""
         try:
-            filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
+            Translator(self._table).filter(predicates)
         except NotTheSame as error:
             raise InvalidArgumentError(
                 f"overwrite: no filter of the table selects exactly these rows ({error}): DELETE "
@@ -101,7 +102,7 @@ class TableWriteBuilder(WriteBuilder):
     def overwrite(self, predicates: Sequence[Any]) -> Any:
         """Replace the rows that predicates select."""
         self._overwrites = True
-        chosen = filter_of(predicates, self._table.schema.to_arrow(field_ids=False))
+        chosen = Translator(self._table).filter(predicates)
         if chosen is not None:
             if "replaceWhere" in self._given:
                 raise InvalidArgumentError(

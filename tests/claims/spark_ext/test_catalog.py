@@ -453,7 +453,7 @@ def test_another_series_of_spark_is_pointed_to_the_other_doors(spark, tmp_path, 
 
 
 def test_a_trial_that_fails_installs_nothing(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr("spark_ext.catalog.scans.predicate_filter", lambda *_: 1 / 0)
+    monkeypatch.setattr("spark_ext.catalog.translator.predicate_filter", lambda *_: 1 / 0)
     with pytest.raises(UnsupportedBySpark, match="does not work with this Spark"):
         spark_ext.install_catalog(spark, "never", tmp_path)
     monkeypatch.undo()

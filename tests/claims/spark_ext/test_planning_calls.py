@@ -7,8 +7,8 @@ import pytest
 
 import spark_ext
 from fermion_table import Table
-from spark_ext.catalog import predicates
-from spark_ext.catalog.predicates import NotTheSame, column_of
+from spark_ext.catalog import nodes
+from spark_ext.catalog.nodes import NotTheSame, read_expression
 
 COLUMNS = 300
 CALLS_MAX = 330
@@ -34,15 +34,15 @@ def test_a_column_is_found_without_a_look_at_the_others(monkeypatch):
     schema = pa.schema(
         [("a", pa.int32()), ("a.b", pa.int8()), ("s", pa.struct({"a": pa.string()}))]
     )
-    monkeypatch.setattr(predicates, "kind_of", lambda node: "FieldReference")
-    monkeypatch.setattr(predicates, "listed", list)
+    monkeypatch.setattr(nodes, "kind_of", lambda node: "FieldReference")
+    monkeypatch.setattr(nodes, "listed", list)
     monkeypatch.setattr(pa, "struct", None)  # would be one of all columns
-    assert column_of(Reference("a"), schema) == (("a",), pa.int32())
-    assert column_of(Reference("a.b"), schema) == (("a.b",), pa.int8())
-    assert column_of(Reference("s", "a"), schema) == (("s", "a"), pa.string())
+    assert read_expression(Reference("a"), schema).column == (("a",), pa.int32())
+    assert read_expression(Reference("a.b"), schema).column == (("a.b",), pa.int8())
+    assert read_expression(Reference("s", "a"), schema).column == (("s", "a"), pa.string())
     for missing in (Reference("b"), Reference("a", "b"), Reference("s", "b")):
         with pytest.raises(NotTheSame):
-            column_of(missing, schema)
+            read_expression(missing, schema)
 
 
 @pytest.mark.spark

@@ -25,7 +25,7 @@ from spark_ext.aggregation.expression import (
     decimals,
 )
 from spark_ext.catalog import expressions
-from spark_ext.catalog.predicates import NotTheSame
+from spark_ext.catalog.nodes import NotTheSame
 
 TYPES: dict[str, st.DataType] = {
     "a": st.DecimalType(18, 2),
