@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
-    from fermion_table.catalog.names import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
+    from fermion_table.catalog.directories import WarehouseNames
     from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
     from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit
     from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
@@ -63,7 +63,6 @@ __getattr__ = load_when_asked_for(
     {
         "BranchHead": "inspection.refs",
         "BufferPool": "writing.buffer_pool",
-        "CATALOG_DIRECTORY": "catalog.names",
         "CHANGE_FIELDS": "change_feed.changes",
         "CatalogSnapshots": "catalog.snapshots",
         "ChangePlan": "change_feed.change_plan",
@@ -76,7 +75,6 @@ __getattr__ = load_when_asked_for(
         "CompactionGroup": "compaction.task",
         "CompactionMessage": "compaction.task",
         "CompactionTask": "compaction.task",
-        "DATA_PATH": "catalog.names",
         "DataWriter": "writing.data_writer",
         "Effort": "metadata.snapshot",
         "FileSplit": "planning.split",
@@ -103,14 +101,13 @@ __getattr__ = load_when_asked_for(
         "SplitReader": "reading.split_reader",
         "StagedTable": "table.staged",
         "StatementWriter": "table.statement_writer",
-        "TABLES_PATH": "catalog.names",
         "TARGET": "operations.merge_clauses",
         "Transaction": "operations.transaction",
+        "WarehouseNames": "catalog.directories",
         "WriterMessage": "writing.writer_message",
         "check_on": "operations.merge_source",
         "check_overwrite": "operations.row_changes",
         "compact_group": "compaction.task",
-        "parts_of": "catalog.names",
         "primary_key_of": "merging.primary_key",
         "required_key": "merging.primary_key",
         "spelled_columns": "schema.properties",
@@ -122,12 +119,9 @@ __getattr__ = load_when_asked_for(
 )
 
 __all__ = [
-    "CATALOG_DIRECTORY",
     "CHANGE_FIELDS",
-    "DATA_PATH",
     "MAIN",
     "SOURCE",
-    "TABLES_PATH",
     "TARGET",
     "BranchHead",
     "BufferPool",
@@ -167,11 +161,11 @@ __all__ = [
     "StagedTable",
     "StatementWriter",
     "Transaction",
+    "WarehouseNames",
     "WriterMessage",
     "check_on",
     "check_overwrite",
     "compact_group",
-    "parts_of",
     "primary_key_of",
     "required_key",
     "spelled_columns",

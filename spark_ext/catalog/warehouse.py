@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion.redaction import redacted
+from fermion.redaction import logger, redacted
 from fermion_table import (
+    DroppedTable,
     StorageAccess,
     Table,
     TableExists,
@@ -16,11 +18,11 @@ from fermion_table import (
     VersionNotFound,
     drop_table,
 )
+from fermion_table.engine import WarehouseNames
 from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.change_feed import ChangeFeed
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.descriptions import Description
-from spark_ext.catalog.directory import WarehouseDirectory, path_of
 from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metadata_of
 from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
@@ -28,8 +30,10 @@ from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
 from spark_ext.catalog.versions import inserts, options_asked, version_asked, writes
 from spark_ext.column_names import is_case_sensitive
-from spark_ext.options import DEFAULT_ACCESS, LOADING_OPTIONS, parse_options
+from spark_ext.opening import open_version
+from spark_ext.options import DEFAULT_ACCESS, LOADING_OPTIONS, absolute, parse_options
 
+_log = logger(__name__)
 _CATALOG = "connector.catalog."
 
 
@@ -64,7 +68,7 @@ class Warehouse(ProcedureCatalog):
     ) -> None:
         super().__init__(jvm)
         self._name = name
-        self._directory = WarehouseDirectory(root, storage_options, access)
+        self._directory = WarehouseNames(root, storage_options, access)
         self._schemas: Schemas = {}
 
     def initialize(self, name: str, options: Any) -> None:
@@ -131,7 +135,7 @@ class Warehouse(ProcedureCatalog):
         """
         version, options = version_asked(how), options_asked(how)
         try:
-            table = self._directory.open(parts, version, options)
+            table = self._open(parts, version, options)
         except TableNotFound:
             described = metadata_of(parts)
             if described is None:
@@ -143,7 +147,7 @@ class Warehouse(ProcedureCatalog):
                 return ChangeFeed(self._jvm, name, table, chosen.ending_snapshot_id)
             return self._table(parts, table, chosen.change_type if inserts(how) else None)
         of, kind = described
-        table = self._directory.open(of, version, options)
+        table = self._open(of, version, options)
         if parse_options({**options, "path": table.location}).read_change_feed:
             raise InvalidArgumentError(
                 f"{'.'.join(parts)}: {kind} have no changes: leave out readChangeFeed"
@@ -153,6 +157,30 @@ class Warehouse(ProcedureCatalog):
                 f"{'.'.join(parts)}: {kind} belong to no snapshot; read them without a version"
             )
         return MetadataTable(self._jvm, ".".join([self._name, *parts]), table, kind)
+
+    def _open(self, parts: Sequence[str], version: Any, options: dict[str, str]) -> Table:
+        """Open a table at the version that SQL names, or at the one that options choose."""
+        if not options:
+            return self._directory.table(parts, version)
+        if version is not None:
+            raise InvalidArgumentError(
+                f"VERSION or TIMESTAMP AS OF with options {sorted(options)}: expected one of them"
+            )
+        chosen = parse_options({**options, "path": self._directory.table(parts).location})
+        storage = self._directory.storage_options
+        return open_version(replace(chosen, storage_options=storage, access=self._directory.access))
+
+    def _place(self, parts: Sequence[str], requested: str | None) -> str:
+        """Where a new table goes, given what LOCATION says."""
+        if requested is None:
+            return self._directory.place(parts)
+        location = _path_of(requested)
+        if redacted(location) != location:
+            raise InvalidArgumentError(
+                f"LOCATION {redacted(location)!r}: give passwords and keys as storage_options of "
+                "install_catalog; they are never stored"
+            )
+        return self._directory.place(parts, location)
 
     def _target(self, name: str) -> Target:
         """The table that a procedure's argument names: ``db.t``, also with the catalog's name.
@@ -173,7 +201,7 @@ class Warehouse(ProcedureCatalog):
         manager = state.catalogManager()
         if len(parts) == 1 and manager.currentCatalog().name() == self._name:
             parts = [*manager.currentNamespace(), *parts]
-        table = self._directory.open(parts, None, {})
+        table = self._directory.table(parts)
         return Target(spark, table, self._directory.storage_options, self._directory.access)
 
     def invalidateTable(self, identifier: Any) -> None:  # noqa: N802 - Java's name
@@ -186,7 +214,7 @@ class Warehouse(ProcedureCatalog):
     def _create(self, identifier: Any, description: Description) -> Any:
         parts = _parts(identifier)
         if description.location is not None and not self._directory.exists(parts):
-            location = self._directory.place(parts, description.location)
+            location = self._place(parts, description.location)
             options = self._directory.storage_options
             if Table.exists(location, storage_options=options):
                 table = Table.open(location, storage_options=options, access=self._directory.access)
@@ -194,7 +222,7 @@ class Warehouse(ProcedureCatalog):
                 self._published(identifier, location)
                 return self._table(parts, table)
         self._stage("create", identifier, description).commitStagedChanges()
-        return self._table(parts, self._directory.open(parts, None, {}))
+        return self._table(parts, self._directory.table(parts))
 
     def createTableLike(self, identifier: Any, info: Any, source: Any) -> Any:  # noqa: N802
         """Make a table with the columns of another one; of a Fermion table also its settings."""
@@ -223,10 +251,10 @@ class Warehouse(ProcedureCatalog):
         if location is None:
             if mode == "replace":
                 raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier)
-            location, is_new = self._directory.place(parts, description.location), True
+            location, is_new = self._place(parts, description.location), True
             if location != self._directory.location(parts):
                 mode = "create"  # nothing there is replaced
-        elif description.location is not None and path_of(description.location) != location:
+        elif description.location is not None and _path_of(description.location) != location:
             raise InvalidArgumentError(
                 f"LOCATION {description.location!r}: the table lies in {redacted(location)}; drop "
                 "it first, or leave out LOCATION"
@@ -264,7 +292,7 @@ class Warehouse(ProcedureCatalog):
         """Change a table's columns or settings, as one snapshot."""
         parts = _parts(identifier)
         try:
-            table = self._directory.open(parts, None, {})
+            table = self._directory.table(parts)
         except TableNotFound as error:
             raise self._jvm.error("catalyst.analysis.NoSuchTableException", identifier) from error
         try:
@@ -289,8 +317,18 @@ class Warehouse(ProcedureCatalog):
         parts = _parts(identifier)
         if not self._directory.exists(parts):
             return False
-        self._directory.drop(parts, purge=purge)
+        self._warn(self._directory.drop(parts, purge=purge))
         return True
+
+    def _warn(self, *dropped: DroppedTable) -> None:
+        """Name the files that were left."""
+        for table in dropped:
+            if table.left:
+                _log.warning(
+                    "%s: dropped the table; files that do not belong to it were left: %s",
+                    table.location,
+                    ", ".join(table.left),
+                )
 
     def renameTable(self, old: Any, new: Any) -> None:  # noqa: N802 - Java's name
         """Give a table another name; its files stay where they are."""
@@ -368,7 +406,7 @@ class Warehouse(ProcedureCatalog):
             raise self._jvm.error(
                 "catalyst.analysis.NonEmptyNamespaceException", self._names(parts)
             )
-        self._directory.drop_namespace(parts)
+        self._warn(*self._directory.drop_namespace(parts))
         return True
 
     def _names(self, parts: Sequence[str]) -> Any:
@@ -392,6 +430,13 @@ class Warehouse(ProcedureCatalog):
 
 def _parts(identifier: Any) -> list[str]:
     return [*identifier.namespace(), identifier.name()]
+
+
+def _path_of(location: str) -> str:
+    """A location as Spark spells it: ``file:/a`` is a local path."""
+    if location.startswith("file:"):
+        location = "/" + location.removeprefix("file:").lstrip("/")
+    return absolute(location.rstrip("/") or location, "LOCATION")
 
 
 def _nothing() -> None:

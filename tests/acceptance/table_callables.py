@@ -98,12 +98,34 @@ BETWEEN_ENGINES = {
     "PrimaryKey.parse_bound",
     "PrimaryKey.tree_keys",
     "check_on",
-    "parts_of",
     "primary_key_of",
     "required_key",
     "spelled_columns",
     "task_bytes",
     "write_changes",
+    *(
+        f"WarehouseNames{method}"
+        for method in (
+            "",
+            ".drop",
+            ".drop_namespace",
+            ".exists",
+            ".find",
+            ".is_empty",
+            ".is_inside",
+            ".is_named",
+            ".is_namespace",
+            ".location",
+            ".make_namespace",
+            ".namespaces",
+            ".place",
+            ".refuse_links",
+            ".register",
+            ".rename",
+            ".table",
+            ".tables",
+        )
+    ),
 }
 """What an engine, or the package itself, makes of and calls with objects of the package."""
 

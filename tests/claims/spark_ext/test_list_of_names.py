@@ -7,8 +7,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import spark_ext
-from fermion_table import Catalog, StorageAccess, Table
-from spark_ext.catalog.directory import WarehouseDirectory
+from fermion_table import Catalog, Table
+from fermion_table.engine import WarehouseNames
 
 SCHEMA = pa.schema([("a", pa.int32())])
 
@@ -17,7 +17,7 @@ def test_a_table_that_another_client_lists_or_renames_first_is_left_alone(tmp_pa
     """Between the moment when a table is there and the one when it gets its row."""
     catalog = Catalog.open(tmp_path)
     catalog.create_table("db.first", SCHEMA)
-    directory = WarehouseDirectory(str(tmp_path), None, StorageAccess())
+    directory = WarehouseNames(str(tmp_path))
     for name, meanwhile in (
         ("x", catalog.repair),
         ("y", lambda: catalog.rename_table("db.y", "db.z")),
