@@ -91,12 +91,9 @@ def scan_of(options: SourceOptions) -> Scan:
 
 
 def changes_of(options: SourceOptions, start: int | None, end: int | None) -> ChangeScan:
-    """Make the scan of the changes between two snapshots, with the columns and filter of options.
+    """Make the scan of the changes after one snapshot (None: the newest), up to and with another.
 
-    Parameters
-    ----------
-    start, end
-        Ids, start exclusive and end inclusive; None: the newest.
+    The columns and the filter are those of the options.
 
     Raises
     ------

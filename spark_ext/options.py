@@ -328,12 +328,7 @@ def parse_columns(text: str, option: str = "columns") -> list[str]:
 
 
 def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
-    """Refuse options that contradict each other.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
+    """Refuse options that contradict each other."""
     versions = {"snapshotId": options.snapshot_id, "tag": options.tag, "asOf": options.as_of}
     chosen = [name for name, value in versions.items() if value is not None]
     if options.tag is not None and options.branch is not None:
@@ -354,12 +349,7 @@ def _check_together(options: SourceOptions, uses: Sequence[Use]) -> None:
 
 
 def _check_change_feed(options: SourceOptions) -> None:
-    """Refuse options that have no meaning with readChangeFeed.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
+    """Refuse options that have no meaning with readChangeFeed."""
     others = {
         "snapshotId": options.snapshot_id,
         "tag": options.tag,

@@ -13,14 +13,9 @@ from spark_ext.exchange import convert_batches
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A boolean expression as a function of its columns. Picklable.
+    """A boolean expression that never fails, as a function of its columns. Picklable.
 
-    Attributes
-    ----------
-    expression
-        Its columns have their numbers as names. It never fails.
-    schema
-        Of the columns, as expressions take them.
+    Its columns have their numbers as names; the schema is of the columns as expressions take them.
     """
 
     expression: Expression
@@ -40,15 +35,7 @@ class Condition:
 
 
 def computed(expression: Expression, text: str) -> Computed:
-    """A filter that selects the rows of which a boolean expression holds.
-
-    Parameters
-    ----------
-    expression
-        It has columns, and never fails.
-    text
-        The same for people.
-    """
+    """A filter that selects the rows of which a boolean expression, which never fails, holds."""
     types: dict[tuple[str, ...], pa.DataType] = {}
     numbered = _numbered(expression, types)
     schema = pa.schema([(str(number), dtype) for number, dtype in enumerate(types.values())])

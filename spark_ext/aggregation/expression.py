@@ -78,14 +78,9 @@ class Expression:
 
 
 class Evaluator:
-    """Evaluates expressions on a record batch, each of them once.
+    """Evaluates expressions on a record batch, in the types that Spark takes, each of them once.
 
-    Parameters
-    ----------
-    batch
-        In the types that Spark takes.
-    is_wide
-        Evaluate integers and decimals as decimals of up to 76 digits.
+    `is_wide` evaluates integers and decimals as decimals of up to 76 digits.
     """
 
     def __init__(self, batch: pa.RecordBatch, is_wide: bool = False) -> None:

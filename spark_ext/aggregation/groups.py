@@ -44,15 +44,7 @@ _SUMS_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate function. Picklable.
-
-    Attributes
-    ----------
-    kind
-        `COUNT`, `SUM`, `MIN` or `MAX`.
-    of
-        What is aggregated; None counts rows.
-    """
+    """An aggregate function of an expression; without one it counts rows. Picklable."""
 
     kind: str
     of: Expression | None = None
@@ -88,15 +80,7 @@ class Grouping:
 
 
 class Groups:
-    """Collects the groups of a task.
-
-    Parameters
-    ----------
-    grouping
-        The keys and aggregates.
-    schema
-        Of the partial results, as Spark takes them.
-    """
+    """Collects the groups of a task; the schema is that of partial results, as Spark takes them."""
 
     def __init__(self, grouping: Grouping, schema: pa.Schema) -> None:
         self._grouping = grouping
@@ -258,12 +242,8 @@ class Groups:
     def _parts(self, states: list[pa.Array]) -> Iterator[tuple[pa.Array | None, list[pa.Array]]]:
         """States, and then more rows for decimal sums that are too large for one row.
 
-        Spark takes each partial sum in the type of one value.
-
-        Yields
-        ------
-        tuple
-            Which rows the states are of (None: all), and the states.
+        Spark takes each partial sum in the type of one value. Yields which rows the states are of
+        (None: all), and the states.
         """
         first, rest = list(states), []
         for number, aggregate in enumerate(self._grouping.aggregates):

@@ -26,11 +26,6 @@ def joined_runs(
         Their names; without keys all rows are one run.
     states
         Names and kinds: ``sum``, ``min`` or ``max``. No sum may be too large for 64 bits.
-
-    Returns
-    -------
-    pyarrow.RecordBatch
-        Of the same columns.
     """
     if not rows.num_rows or not all(_is_plain(column) for column in rows.columns):
         return rows

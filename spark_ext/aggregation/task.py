@@ -28,14 +28,10 @@ class AggregateTask:
 
     Attributes
     ----------
-    reader
-        Reads the columns of the expressions.
-    schema
-        Of these columns, as Spark takes them.
-    grouping
-        What is computed.
-    results
-        The schema of the results.
+    reader, schema
+        Of the columns of the expressions, and these columns as Spark takes them.
+    grouping, results
+        What is computed, and the schema of the results.
     is_whole
         Whether this task gets all rows, and returns the result of the query, not partial ones.
     """

@@ -30,11 +30,7 @@ _WIDE = Context(prec=WIDE_DIGITS_MAX)
 def are_sums_held(grouping: Grouping, rows: int, bounds_of: BoundsOf) -> bool:
     """Whether no sum of so many rows can be too large for its type.
 
-    Parameters
-    ----------
-    bounds_of
-        The least and greatest integer of a column, where they are known. Called only if without
-        them a sum may be too large.
+    The bounds of a column are asked for only if without them a sum may be too large.
     """
     return all(_is_sum_held(each, rows, bounds_of) for each in grouping.aggregates)
 
@@ -49,15 +45,7 @@ def whole_schema(grouping: Grouping) -> st.StructType:
 def whole_row(
     grouping: Grouping, partials: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The result of partial results, at least one row of them: usually that row itself.
-
-    Parameters
-    ----------
-    partials
-        As `Groups` returns them.
-    schema
-        That of `whole_schema`, as Spark takes it.
-    """
+    """The result of what `Groups` returns, at least one row: usually that row itself."""
     table = pa.Table.from_batches(list(partials))
     columns = [
         _combined(each, column, field.type)

@@ -31,17 +31,10 @@ class Answer:
 
 
 def answers(scan: Scan, functions: Sequence[Function]) -> list[Answer] | None:
-    """Answer aggregates over all rows of a scan from metadata.
+    """Answer aggregates over all rows of a scan without a limit from metadata.
 
-    Parameters
-    ----------
-    scan
-        Without a limit. Minimum and maximum are known only without a filter.
-
-    Returns
-    -------
-    list or None
-        None if an aggregate needs data files, or has no exact counterpart.
+    None if an aggregate needs data files, or has no exact counterpart. Minimum and maximum are
+    known only without a filter.
     """
     known: dict[tuple[str, ...], list[Answer] | None] = {}
     answered = []
@@ -99,19 +92,9 @@ def number_of(scalar: pa.Scalar) -> int | bool | None:
 
 
 class AnswerScan(Callback):
-    """A scan whose result is one row of answers.
+    """A scan whose result is one row of answers, one for each aggregate of the query."""
 
-    Parameters
-    ----------
-    where
-        The table, for ``EXPLAIN``.
-    answered
-        One for each aggregate of the query, in its order.
-    """
-
-    Java = interfaces(
-        "connector.read.LocalScan",
-    )
+    Java = interfaces("connector.read.LocalScan")
 
     def __init__(self, jvm: Jvm, where: str, answered: Sequence[Answer]) -> None:
         super().__init__(jvm)

@@ -24,13 +24,7 @@ _UNCHECKED = ("RuntimeException", "Error")
 
 
 class Jvm:
-    """The JVM of a session: makes objects of its classes.
-
-    Parameters
-    ----------
-    spark
-        A classic session.
-    """
+    """The JVM of a classic session: makes objects of its classes."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._installed = spark
@@ -202,13 +196,7 @@ def interfaces(*names: str) -> type:
 
 
 class Callback:
-    """A Python object behind Java interfaces; subclasses name them as ``Java``.
-
-    Parameters
-    ----------
-    jvm
-        The JVM that calls.
-    """
+    """A Python object behind Java interfaces; subclasses name them as ``Java``."""
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
@@ -229,6 +217,18 @@ class Callback:
     def toString(self) -> str:  # noqa: N802 - Java's name
         """For plans and logs."""
         return type(self).__name__
+
+    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None, of tables, scans and writes."""
+        return self._jvm.array("connector.metric.CustomMetric")
+
+    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
+        """None."""
+        return self._jvm.array("connector.metric.CustomTaskMetric")
+
+    def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
+        """Rows: Spark's scan of Python sources supports nothing else."""
+        return self._jvm.constant("connector.read.Scan$ColumnarSupportMode", "UNSUPPORTED")
 
 
 def _answering(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,31 +13,19 @@ from typing import Any
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.writes import python_scan
 from spark_ext.datasource.changes import check_start
 from spark_ext.datasource.source import FORMAT
-from spark_ext.options import Use, known_options, options_of, parse_options
+from spark_ext.options import Use, known_options, parse_options
 from spark_ext.types import TIME_SETTING, spark_schema
 
 _READ = "connector.read."
-_PYTHON = "execution.datasources.v2.python."
 
 
 class ChangeFeed(DescribedTable):
-    """What commits have changed in a table: can only be read.
+    """What commits have changed in a table up to a snapshot, or to the newest: can only be read."""
 
-    Parameters
-    ----------
-    name
-        As Spark shows it.
-    table
-        At the newest snapshot of its branch.
-    last
-        The last snapshot; None: the newest one.
-    """
-
-    Java = interfaces(
-        CATALOG + "SupportsRead",
-    )
+    Java = interfaces(CATALOG + "SupportsRead")
 
     def __init__(self, jvm: Jvm, name: str, table: Table, last: int | None) -> None:
         super().__init__(jvm, name)
@@ -80,17 +68,7 @@ class ChangeFeed(DescribedTable):
 
 
 class ChangeFeedScan(Callback):
-    """A read of changes, which is its own builder.
-
-    Parameters
-    ----------
-    table, last
-        See `ChangeFeed`.
-    schema
-        All columns: the JVM's.
-    options
-        Of the query, under the names of `spark_ext.options.OPTIONS`.
-    """
+    """A read of changes, which is its own builder; the schema is the JVM's."""
 
     Java = interfaces(
         _READ + "ScanBuilder",
@@ -123,30 +101,10 @@ class ChangeFeedScan(Callback):
         known_options(self._options, Use.CATALOG_READ)
         given = {**self._options, "endingSnapshotId": str(self._last)}
         check_start(parse_options({**given, "path": self._table.location}))
-        return self._python_scan(given).toBatch()
+        return python_scan(self._jvm, self._table.store, self._schema, given).toBatch()
 
     def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name
         """The rows of the table as insertions, and then the changes of each commit."""
         known_options(self._options, Use.CATALOG_STREAM_READ)
-        return self._python_scan(self._options).toMicroBatchStream(checkpoint)
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")
-
-    def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
-        """Rows: Spark's scan of Python sources supports nothing else."""
-        return self._jvm.constant(_READ + "Scan$ColumnarSupportMode", "UNSUPPORTED")
-
-    def _python_scan(self, options: dict[str, str]) -> Any:
-        """Spark's own scan of a Python data source: ours, which opens the table by its path."""
-        jvm = self._jvm
-        source = jvm.type(_PYTHON + "PythonDataSourceV2")()
-        source.setShortName(FORMAT)
-        given = jvm.text_map({**options, **options_of(self._table.store)})
-        filters = jvm.array("sources.Filter")
-        return jvm.type(_PYTHON + "PythonScan")(source, FORMAT, self._schema, given, filters)
+        scan = python_scan(self._jvm, self._table.store, self._schema, self._options)
+        return scan.toMicroBatchStream(checkpoint)

@@ -25,14 +25,7 @@ RESERVED = {
 
 
 def alter(table: Table, changes: Iterable[Any], *, case_sensitive: bool) -> None:
-    """Apply changes as one snapshot.
-
-    Parameters
-    ----------
-    changes
-        ``org.apache.spark.sql.connector.catalog.TableChange``.
-    case_sensitive
-        Whether the session tells upper from lower case in names.
+    """Apply changes, each a ``TableChange`` of Spark's catalog, as one snapshot.
 
     Raises
     ------

@@ -84,12 +84,7 @@ class _Installing:
 
 
 def _chosen(catalogs: Catalogs | None) -> dict[str, dict[str, Any]]:
-    """The arguments of `install_catalog` by name, checked.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-    """
+    """The arguments of `install_catalog` by name, checked."""
     mapping(catalogs, "catalogs")
     chosen = {}
     for name, given in (catalogs or {}).items():

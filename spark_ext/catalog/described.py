@@ -11,13 +11,7 @@ CATALOG = "connector.catalog."
 
 
 class DescribedTable(Callback, ABC):
-    """The name and the columns of a table.
-
-    Parameters
-    ----------
-    name
-        As Spark shows it.
-    """
+    """The name, as Spark shows it, and the columns of a table."""
 
     def __init__(self, jvm: Jvm, name: str) -> None:
         super().__init__(jvm)
@@ -51,10 +45,6 @@ class DescribedTable(Callback, ABC):
     def constraints(self) -> Any:
         """None."""
         return self._jvm.array(CATALOG + "constraints.Constraint")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")
 
 
 def columns_of(jvm: Jvm, schema: Any) -> Any:

@@ -34,19 +34,7 @@ _DEFAULT_SOURCE = "spark.sql.sources.default"
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A table as a statement describes it.
-
-    Attributes
-    ----------
-    schema
-        Its columns.
-    transforms
-        Its partitions and sort order: Spark's.
-    properties
-        With those that Spark adds.
-    case_sensitive
-        Whether the session tells upper from lower case in names.
-    """
+    """A table as a statement describes it: Spark's transforms, and properties with Spark's own."""
 
     schema: StructType
     transforms: Any
@@ -114,25 +102,14 @@ class Description:
             _refuse_other(name, f"property {key}", value, table.properties.get(key))
 
     def like(self, source: Mapping[str, str]) -> Description:
-        """The table with the settings of another one, if that is a Fermion table too.
-
-        Parameters
-        ----------
-        source
-            Properties of the other table.
-        """
+        """The table with the settings of another one, if its properties are a Fermion table's."""
         if source.get("provider") != FORMAT:
             return self
         settings = {key: value for key, value in source.items() if key not in _RESERVED}
         return replace(self, properties={**settings, **self.properties})
 
     def _check(self, jvm: Jvm) -> None:
-        """Refuse tables of other formats, and strings that tables can't compare.
-
-        Raises
-        ------
-        InvalidArgumentError
-        """
+        """Refuse tables of other formats, and strings that tables can't compare."""
         for key in _HIVE:
             if key in self.properties:
                 raise InvalidArgumentError(

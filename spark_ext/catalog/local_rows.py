@@ -13,14 +13,7 @@ from spark_ext.types import exchange_schema, spark_schema
 
 
 class LocalRows(Callback):
-    """An Arrow table as Spark's ``LocalScan``; Spark converts the rows itself.
-
-    Parameters
-    ----------
-    table
-        Its columns have types that Spark has.
-    what
-        For plans and messages.
+    """An Arrow table as Spark's ``LocalScan``, its own builder; Spark converts the rows itself.
 
     Raises
     ------
@@ -30,6 +23,7 @@ class LocalRows(Callback):
 
     Java = interfaces(
         "connector.read.LocalScan",
+        "connector.read.ScanBuilder",
     )
 
     def __init__(self, jvm: Jvm, table: pa.Table, what: str) -> None:
@@ -49,6 +43,10 @@ class LocalRows(Callback):
         frame = self._jvm.spark.createDataFrame(self._table, self._spark_schema)
         return frame._jdf.queryExecution().executedPlan().executeCollect()
 
+    def build(self) -> Any:
+        """All rows and columns."""
+        return self
+
     def readSchema(self) -> Any:  # noqa: N802 - Java's name
         """All columns."""
         return self._schema
@@ -60,11 +58,3 @@ class LocalRows(Callback):
     def description(self) -> str:
         """For ``EXPLAIN``."""
         return self._what
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")

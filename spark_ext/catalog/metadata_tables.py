@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion_table import Table
-from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
+from spark_ext.catalog.callbacks import Jvm, interfaces
 from spark_ext.catalog.described import CATALOG, DescribedTable
 from spark_ext.catalog.local_rows import LocalRows
 from spark_ext.errors import UnsupportedBySpark
@@ -41,46 +41,11 @@ _NAMES = {
 """Columns of `Table.inspect` that have another name here."""
 
 
-def snapshots(table: Table) -> pa.Table:
-    """Every snapshot up to the one that is read, oldest first."""
-    return _renamed(table.inspect.snapshots(), "snapshots")
-
-
-def history(table: Table) -> pa.Table:
-    """The history in brief, newest first."""
-    return _renamed(table.inspect.history(), "history")
-
-
-def files(table: Table) -> pa.Table:
-    """The data files of the snapshot."""
-    return _renamed(_with_record_count(table.inspect.files()), "files")
-
-
-def manifests(table: Table) -> pa.Table:
-    """The manifests of the snapshot, and its inline entries."""
-    return _renamed(table.inspect.manifests(), "manifests")
-
-
-def partitions(table: Table) -> pa.Table:
-    """The partitions of the snapshot with their live files."""
-    return _renamed(_with_record_count(table.inspect.partitions()), "partitions")
-
-
-def schemas(table: Table) -> pa.Table:
-    """Every version of the schema up to the snapshot's."""
-    return table.inspect.schemas()
-
-
 def properties(table: Table) -> pa.Table:
     """The table's settings at the snapshot."""
     settings = sorted(table.properties.items())
     keys, values = zip(*settings, strict=True) if settings else ((), ())
     return pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.string())})
-
-
-def refs(table: Table) -> pa.Table:
-    """Branches, main first, and tags."""
-    return table.inspect.refs()
 
 
 def tags(table: Table) -> pa.Table:
@@ -96,14 +61,16 @@ def branches(table: Table) -> pa.Table:
 
 
 METADATA_TABLES: dict[str, Callable[[Table], pa.Table]] = {
-    "snapshots": snapshots,
-    "history": history,
-    "files": files,
-    "manifests": manifests,
-    "partitions": partitions,
-    "schemas": schemas,
+    "snapshots": lambda table: _renamed(table.inspect.snapshots(), "snapshots"),
+    "history": lambda table: _renamed(table.inspect.history(), "history"),
+    "files": lambda table: _renamed(_with_record_count(table.inspect.files()), "files"),
+    "manifests": lambda table: _renamed(table.inspect.manifests(), "manifests"),
+    "partitions": lambda table: _renamed(
+        _with_record_count(table.inspect.partitions()), "partitions"
+    ),
+    "schemas": lambda table: table.inspect.schemas(),
     "properties": properties,
-    "refs": refs,
+    "refs": lambda table: table.inspect.refs(),
     "tags": tags,
     "branches": branches,
 }
@@ -123,21 +90,9 @@ def metadata_of(parts: Sequence[str]) -> tuple[list[str], str] | None:
 
 
 class MetadataTable(DescribedTable):
-    """A metadata table: can only be read.
+    """A metadata table, one of `METADATA_TABLES`: can only be read."""
 
-    Parameters
-    ----------
-    name
-        As Spark shows it.
-    table
-        At the snapshot that is described.
-    kind
-        A name of `METADATA_TABLES`.
-    """
-
-    Java = interfaces(
-        CATALOG + "SupportsRead",
-    )
+    Java = interfaces(CATALOG + "SupportsRead")
 
     def __init__(self, jvm: Jvm, name: str, table: Table, kind: str) -> None:
         super().__init__(jvm, name)
@@ -174,22 +129,6 @@ class MetadataTable(DescribedTable):
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""
-        return MetadataScanBuilder(self._jvm, self._scan)
-
-
-class MetadataScanBuilder(Callback):
-    """Returns the scan: nothing is pushed down."""
-
-    Java = interfaces(
-        "connector.read.ScanBuilder",
-    )
-
-    def __init__(self, jvm: Jvm, scan: LocalRows) -> None:
-        super().__init__(jvm)
-        self._scan = scan
-
-    def build(self) -> Any:
-        """All rows and columns."""
         return self._scan
 
 

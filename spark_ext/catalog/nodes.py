@@ -92,19 +92,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An aggregate function.
-
-    Attributes
-    ----------
-    kind
-        The name of Spark's class, such as ``Sum``.
-    of
-        What is aggregated; None counts rows.
-    is_distinct
-        Whether of equal values one is taken.
-    text
-        For people.
-    """
+    """An aggregate function of Spark's class `kind`; without an operand it counts rows."""
 
     kind: str
     of: Node | None
@@ -113,14 +101,7 @@ class Function:
 
 
 def read_expression(node: Any, schema: pa.Schema) -> Node:
-    """Read an expression.
-
-    Parameters
-    ----------
-    node
-        ``org.apache.spark.sql.connector.expressions.Expression``.
-    schema
-        Of the table.
+    """Read one of Spark's ``connector.expressions.Expression`` over the columns of a table.
 
     Raises
     ------
@@ -147,14 +128,7 @@ def read_expression(node: Any, schema: pa.Schema) -> Node:
 
 
 def read_function(function: Any, schema: pa.Schema) -> Function:
-    """Read an aggregate function of one operand, or ``count(*)``.
-
-    Parameters
-    ----------
-    function
-        ``org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc``.
-    schema
-        Of the table.
+    """Read one of Spark's ``AggregateFunc`` of one operand, or ``count(*)``.
 
     Raises
     ------

@@ -46,12 +46,7 @@ class ProcedureCatalog(Callback):
 
     @abstractmethod
     def _target(self, name: str) -> Target:
-        """The table that an argument names.
-
-        Raises
-        ------
-        InvalidArgumentError, TableNotFound
-        """
+        """The table that an argument names."""
 
 
 class MissingProcedure(Callback):
@@ -60,9 +55,7 @@ class MissingProcedure(Callback):
     Spark would replace an error of `loadProcedure` by one that does not say what there is.
     """
 
-    Java = interfaces(
-        _PROCEDURES + "UnboundProcedure",
-    )
+    Java = interfaces(_PROCEDURES + "UnboundProcedure")
 
     def __init__(self, jvm: Jvm, name: str) -> None:
         super().__init__(jvm)
@@ -104,19 +97,9 @@ class _Procedure(Callback):
 
 
 class UnboundProcedure(_Procedure):
-    """A procedure as Spark finds it.
+    """A procedure as Spark finds it; the catalog finds the table."""
 
-    Parameters
-    ----------
-    name, definition
-        See `procedures`.
-    catalog
-        Finds the table.
-    """
-
-    Java = interfaces(
-        _PROCEDURES + "UnboundProcedure",
-    )
+    Java = interfaces(_PROCEDURES + "UnboundProcedure")
 
     def bind(self, types: Any) -> Any:
         """The procedure to call; Spark itself converts the arguments.
@@ -127,17 +110,9 @@ class UnboundProcedure(_Procedure):
 
 
 class BoundProcedure(_Procedure):
-    """A procedure as Spark calls it.
+    """A procedure as Spark calls it."""
 
-    Parameters
-    ----------
-    name, definition, catalog
-        As of `UnboundProcedure`.
-    """
-
-    Java = interfaces(
-        _PROCEDURES + "BoundProcedure",
-    )
+    Java = interfaces(_PROCEDURES + "BoundProcedure")
 
     def isDeterministic(self) -> bool:  # noqa: N802 - Java's name
         """No: it changes tables."""

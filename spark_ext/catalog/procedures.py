@@ -22,18 +22,9 @@ NULL = "NULL"
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a procedure.
+    """A parameter of a procedure: its type is Spark's, in JSON without quotes.
 
-    Attributes
-    ----------
-    name
-        Of the argument.
-    type
-        Spark's type, in its JSON without quotes.
-    default
-        As SQL; None: the argument is required, and must not be NULL.
-    comment
-        For users.
+    The default is SQL; None: the argument is required, and must not be NULL.
     """
 
     name: str
@@ -44,17 +35,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table that a procedure is called for, and the session that runs it.
-
-    Attributes
-    ----------
-    spark
-        Runs jobs.
-    table
-        At its newest snapshot.
-    storage_options, access
-        Of the catalog.
-    """
+    """The table that a procedure is called for, and the session that runs it."""
 
     spark: SparkSession
     table: Table
@@ -72,18 +53,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ProcedureDefinition:
-    """A procedure.
+    """A procedure, whose first parameter names the table.
 
-    Attributes
-    ----------
-    description
-        One sentence.
-    parameters
-        The first one names the table.
-    result
-        The columns of the row that it returns.
-    run
-        Called with the table and the other arguments by name; returns the values of the row.
+    `run` is called with the `Target` and the other arguments by name, and returns the values of the
+    row whose columns `result` has.
     """
 
     description: str

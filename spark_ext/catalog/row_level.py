@@ -34,8 +34,8 @@ _WRITE = "connector.write."
 _REFERENCE = "connector.expressions.NamedReference"
 
 
-class RowLevelBuilder(Callback):
-    """Begins to plan a statement.
+class RowLevelOperation(Callback):
+    """One statement, its own builder: how it reads the table, and how it writes to it.
 
     Parameters
     ----------
@@ -43,38 +43,15 @@ class RowLevelBuilder(Callback):
         The table at the snapshot that Spark plans with, and Spark's schema: the JVM's.
     info
         Spark's: command and options.
+
+    Attributes
+    ----------
+    action, scans
+        The command in lower case, and what Spark reads of the table for it.
     """
 
     Java = interfaces(
         _WRITE + "RowLevelOperationBuilder",
-    )
-
-    def __init__(self, jvm: Jvm, table: Table, schema: Any, info: Any) -> None:
-        super().__init__(jvm)
-        self._made = RowLevelOperation(jvm, table, schema, info)
-
-    def build(self) -> Any:
-        """The operation."""
-        return self._made
-
-
-class RowLevelOperation(Callback):
-    """One statement: how it reads the table, and how it writes to it.
-
-    Parameters
-    ----------
-    table, schema, info
-        See `RowLevelBuilder`.
-
-    Attributes
-    ----------
-    action
-        The command in lower case.
-    scans
-        Planned for it: what Spark reads of the table.
-    """
-
-    Java = interfaces(
         _WRITE + "SupportsDelta",
     )
 
@@ -85,6 +62,10 @@ class RowLevelOperation(Callback):
         self._command = info.command()
         self.action: str = self._command.toString().lower()
         self.scans: list[Scan] = []
+
+    def build(self) -> Any:
+        """The operation."""
+        return self
 
     def description(self) -> str:
         """For plans."""
@@ -122,9 +103,8 @@ class RowLevelOperation(Callback):
         """What the statement's tasks have decided."""
         relied_on: set[str] = set()
         is_keyed = primary_key_of(self.table.schema) is not None
-        if (
-            self.action == "merge" and done.counts.inserted and not is_keyed
-        ):  # the partners of rows that stay are not known
+        # The partners of rows that stay are not known.
+        if self.action == "merge" and done.counts.inserted and not is_keyed:
             relied_on = {file.file for scan in self.scans for file in scanned_files(scan)}
         return FoundRows(
             base=self.table.snapshot,
@@ -159,13 +139,7 @@ def scanned_files(scan: Scan) -> Iterator[FileSplit]:
 
 
 class RowLevelScanBuilder(TableScanBuilder):
-    """Plans what a statement reads of the table that it changes.
-
-    Parameters
-    ----------
-    operation
-        Learns what is read.
-    """
+    """Plans what a statement reads of the table that it changes, and tells it."""
 
     Java = TableScanBuilder.Java
 
@@ -198,19 +172,9 @@ class RowLevelScanBuilder(TableScanBuilder):
 
 
 class RowLevelWriteBuilder(Callback):
-    """Plans the write of a statement.
+    """Plans the write of a statement."""
 
-    Parameters
-    ----------
-    operation
-        The statement.
-    options
-        Of the write, under the names of `spark_ext.options.OPTIONS`.
-    """
-
-    Java = interfaces(
-        _WRITE + "DeltaWriteBuilder",
-    )
+    Java = interfaces(_WRITE + "DeltaWriteBuilder")
 
     def __init__(self, jvm: Jvm, operation: RowLevelOperation, options: dict[str, str]) -> None:
         super().__init__(jvm)
@@ -240,13 +204,7 @@ class RowLevelWriteBuilder(Callback):
 
 
 class RowLevelWrite(Callback):
-    """The write of a statement: it runs the query before Spark would.
-
-    Parameters
-    ----------
-    operation, options
-        See `RowLevelWriteBuilder`.
-    """
+    """The write of a statement: it runs the query before Spark would."""
 
     # The first interface decides what `toBatch` gives: a batch write of plain rows.
     Java = interfaces(
@@ -299,31 +257,11 @@ class RowLevelWrite(Callback):
         """Refuse a stream."""
         raise InvalidArgumentError(f"{self._operation.action}: a statement is no stream")
 
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")
-
 
 class RowLevelBatch(Callback):
-    """What is left to Spark: no rows, and then to commit or to abort.
+    """What is left to Spark once tasks are done: no rows, and then to commit or to abort."""
 
-    Parameters
-    ----------
-    operation
-        The statement.
-    done
-        What its tasks have done.
-    metadata
-        Of the commit.
-    """
-
-    Java = interfaces(
-        _WRITE + "BatchWrite",
-    )
+    Java = interfaces(_WRITE + "BatchWrite")
 
     def __init__(
         self, jvm: Jvm, operation: RowLevelOperation, done: RowChanges, metadata: CommitMetadata

@@ -27,8 +27,9 @@ from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
 from spark_ext.catalog.nodes import Function, NotTheSame
 from spark_ext.catalog.translator import Translator
+from spark_ext.catalog.writes import PYTHON, python_scan, python_source
 from spark_ext.datasource.source import FORMAT
-from spark_ext.options import Use, known_options, options_of, parse_options
+from spark_ext.options import Use, known_options, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
@@ -38,20 +39,12 @@ ONE_TASK_VALUES_MAX, ONE_TASK_SPLITS_MAX = 8_000_000, 8
 """Values and files that one task reads of an aggregation without keys: if many tasks can run at
 once, in less time than Spark needs for a second stage. Two tasks would take half of it at best."""
 _READ = "connector.read."
-_PYTHON = "execution.datasources.v2.python."
 
 
 class TableScanBuilder(Callback):
-    """Collects what Spark pushes down, and makes the scan.
+    """Collects what Spark pushes down to a table at a snapshot, and makes the scan.
 
-    Parameters
-    ----------
-    table
-        At the snapshot to read.
-    schema
-        Spark's schema of all columns: the JVM's.
-    options
-        Of the query.
+    The schema is the JVM's, of all columns.
     """
 
     Java = interfaces(
@@ -211,23 +204,9 @@ class TableScanBuilder(Callback):
 
 
 class TableScan(Callback):
-    """A planned read.
+    """A planned read of a scan; the limit is the number of rows that Spark needs (None: all)."""
 
-    Parameters
-    ----------
-    scan
-        Of the table.
-    schema, java_schema
-        The columns that Spark gets, in Python and in the JVM.
-    limit
-        The number of rows that Spark needs; None: all.
-    options
-        Of the query.
-    """
-
-    Java = interfaces(
-        _READ + "SupportsReportStatistics",
-    )
+    Java = interfaces(_READ + "SupportsReportStatistics")
 
     def __init__(
         self,
@@ -283,12 +262,11 @@ class TableScan(Callback):
             function = CloudPickleSerializer().dumps((task, schema))
             to_seq = jvm.static("org.apache.spark.api.python.PythonUtils", "toSeq")
             tasks = to_seq([pickle.dumps(list(splits)) for splits in planned])
-            source = jvm.type(_PYTHON + "PythonDataSourceV2")()
-            source.setShortName(FORMAT)
+            source = python_source(jvm)
             source.setReadInfo(
-                jvm.type(_PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
+                jvm.type(PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
             )
-            self._batch = jvm.type(_PYTHON + "PythonBatch")(
+            self._batch = jvm.type(PYTHON + "PythonBatch")(
                 source, FORMAT, java_schema, jvm.text_map({})
             )
         return self._batch
@@ -296,15 +274,8 @@ class TableScan(Callback):
     def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name
         """Spark's own stream of a Python data source: ours, which opens the table by its path."""
         known_options(self._options, Use.CATALOG_STREAM_READ)
-        jvm, store = self._jvm, self._scan.store
-        options = {**self._options, **options_of(store)}
-        source = jvm.type(_PYTHON + "PythonDataSourceV2")()
-        source.setShortName(FORMAT)
-        filters = jvm.array("sources.Filter")
-        made = jvm.type(_PYTHON + "PythonScan")(
-            source, FORMAT, self._java_schema, jvm.text_map(options), filters
-        )
-        return made.toMicroBatchStream(checkpoint)
+        scan = python_scan(self._jvm, self._scan.store, self._java_schema, self._options)
+        return scan.toMicroBatchStream(checkpoint)
 
     def estimateStatistics(self) -> Any:  # noqa: N802 - Java's name
         """The numbers of rows and bytes, from which Spark chooses joins."""
@@ -321,18 +292,6 @@ class TableScan(Callback):
     def reflectsFullyPushedDownFilters(self) -> bool:  # noqa: N802 - Java's name
         """Whether the statistics count only rows that filters select: they count files."""
         return False
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-    def reportDriverMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomTaskMetric")
-
-    def columnarSupportMode(self) -> Any:  # noqa: N802 - Java's name
-        """Rows: Spark's scan of Python sources supports nothing else."""
-        return self._jvm.constant(_READ + "Scan$ColumnarSupportMode", "UNSUPPORTED")
 
     def _task(self) -> ReadTask | AggregateTask:
         """What a task does with its splits."""
@@ -357,20 +316,9 @@ class TableScan(Callback):
 
 
 class AggregatedScan(TableScan):
-    """A planned read whose tasks return partial results of aggregates.
+    """A planned read whose tasks return partial results of aggregates, or one task the result.
 
-    Parameters
-    ----------
-    scan
-        Of the table, with the columns of the expressions.
-    grouping
-        What the tasks compute.
-    shown
-        The same for ``EXPLAIN``.
-    options
-        Of the query.
-    is_whole
-        Whether one task computes the result.
+    The scan has the columns of the expressions; what is shown is for ``EXPLAIN``.
     """
 
     Java = TableScan.Java
@@ -422,9 +370,7 @@ class AggregatedScan(TableScan):
 class TableStatistics(Callback):
     """Estimates of a scan before it runs."""
 
-    Java = interfaces(
-        _READ + "Statistics",
-    )
+    Java = interfaces(_READ + "Statistics")
 
     def __init__(self, jvm: Jvm, rows: int, size: int) -> None:
         super().__init__(jvm)

@@ -57,12 +57,8 @@ def pass_catalogs_on() -> None:
 def _copy(origin: SparkSession, spark: SparkSession) -> bool:
     """Give a session the catalogs of another one that it has no catalogs of the names of.
 
-    Only those that are Python objects: Spark itself loads the others, by their settings.
-
-    Returns
-    -------
-    bool
-        Whether there are such catalogs.
+    Only those that are Python objects: Spark itself loads the others, by their settings. Returns
+    whether there are such catalogs.
     """
     jvm: Any = spark.sparkContext._jvm
     theirs, own = catalogs_of(origin), catalogs_of(spark)

@@ -24,16 +24,8 @@ _WRITE = "connector.write."
 class StagedCatalogTable(DescribedTable):
     """A table that the statement creates or replaces, not published yet.
 
-    Parameters
-    ----------
-    name
-        As Spark shows it.
-    staged, definition
-        The table, for this process and for the data source's.
-    partitions
-        Spark's transforms.
-    published
-        Called when the table is there; what it raises is the statement's error.
+    `staged` is for this process, `definition` for the data source's. `published` is called when the
+    table is there; what it raises is the statement's error.
     """
 
     Java = interfaces(
@@ -98,19 +90,9 @@ class StagedCatalogTable(DescribedTable):
 
 
 class StagedWriteBuilder(WriteBuilder):
-    """Writes the rows of a table that is created or replaced.
+    """Writes the rows of a table that is created or replaced."""
 
-    Parameters
-    ----------
-    staged, definition
-        The table, in this process and for the data source's.
-    info
-        Spark's: schema, query id, options of the query.
-    """
-
-    Java = interfaces(
-        _WRITE + "SupportsTruncate",
-    )
+    Java = interfaces(_WRITE + "SupportsTruncate")
 
     def __init__(
         self, jvm: Jvm, staged: StagedTable, definition: StagedDefinition, info: Any

@@ -15,7 +15,7 @@ from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, names_text, transforms_of
 from spark_ext.catalog.nodes import NotTheSame
-from spark_ext.catalog.row_level import RowLevelBuilder, commit_metadata
+from spark_ext.catalog.row_level import RowLevelOperation, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.translator import Translator
 from spark_ext.catalog.writes import TableWriteBuilder
@@ -60,9 +60,7 @@ PLACES = {
 class VirtualColumn(Callback):
     """A column that rows have without storing it."""
 
-    Java = interfaces(
-        CATALOG + "MetadataColumn",
-    )
+    Java = interfaces(CATALOG + "MetadataColumn")
 
     def __init__(self, jvm: Jvm, name: str, column: Virtual) -> None:
         super().__init__(jvm)
@@ -97,16 +95,14 @@ class CatalogTable(DescribedTable):
 
     Parameters
     ----------
-    name
-        As Spark shows it.
-    table
-        At the snapshot to read.
     schemas
         The JVM's schemas that the catalog keeps, with their columns, by the file of a schema
         version, which never changes: to hand over a schema of 10,000 columns takes a quarter of a
         second.
     is_registered
         Whether the table lies outside the warehouse.
+    change_type
+        The column of change types, after those of the table, that rows to be written have.
     """
 
     Java = interfaces(
@@ -125,9 +121,11 @@ class CatalogTable(DescribedTable):
         schemas: Schemas,
         *,
         is_registered: bool = False,
+        change_type: str | None = None,
     ) -> None:
         super().__init__(jvm, name)
         self._is_registered = is_registered
+        self._change_type = change_type
         self._table = table
         self._schemas = schemas
 
@@ -161,7 +159,11 @@ class CatalogTable(DescribedTable):
             while len(self._schemas) >= SCHEMAS_MAX:
                 self._schemas.pop(next(iter(self._schemas)), None)
             self._schemas[key] = known
-        return known
+        name, names = self._change_type, map(str.lower, self._table.schema.by_name)
+        if name is None or name.lower() in names:  # which is an error of the write
+            return known
+        schema = known[0].add(name, "string")
+        return schema, columns_of(self._jvm, schema)
 
     def metadataColumns(self) -> Any:  # noqa: N802 - Java's name
         """The virtual columns, which a query can select by name."""
@@ -245,64 +247,4 @@ class CatalogTable(DescribedTable):
 
     def newRowLevelOperationBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan ``UPDATE``, ``MERGE``, or a ``DELETE`` that no filter can express."""
-        return RowLevelBuilder(self._jvm, self._table, self._schema, info)
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
-
-
-class TableOfChanges(CatalogTable):
-    """A table to which rows are written with their change types, in a column after its own.
-
-    Parameters
-    ----------
-    name, table, schemas, is_registered
-        See `CatalogTable`.
-    change_type
-        The name of the column.
-    """
-
-    Java = CatalogTable.Java
-
-    def __init__(
-        self,
-        jvm: Jvm,
-        name: str,
-        table: Table,
-        schemas: Schemas,
-        *,
-        is_registered: bool,
-        change_type: str,
-    ) -> None:
-        super().__init__(jvm, name, table, schemas, is_registered=is_registered)
-        self._change_type = change_type
-
-    @cached_property
-    def _java(self) -> tuple[Any, Any]:
-        schema = super()._java[0].add(self._change_type, "string")
-        return schema, columns_of(self._jvm, schema)
-
-
-def catalog_table(
-    jvm: Jvm,
-    name: str,
-    table: Table,
-    schemas: Schemas,
-    *,
-    is_registered: bool = False,
-    change_type: str | None = None,
-) -> CatalogTable:
-    """A table as Spark's catalog sees it; see `CatalogTable`.
-
-    Parameters
-    ----------
-    change_type
-        The column of change types in the rows to be written, if it is to be one.
-    """
-    schema = table.schema
-    if change_type is not None and change_type.lower() not in map(str.lower, schema.by_name):
-        return TableOfChanges(
-            jvm, name, table, schemas, is_registered=is_registered, change_type=change_type
-        )  # a column of the table by that name is an error of the write
-    return CatalogTable(jvm, name, table, schemas, is_registered=is_registered)
+        return RowLevelOperation(self._jvm, self._table, self._schema, info)

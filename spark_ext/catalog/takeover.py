@@ -59,15 +59,10 @@ def written_node(jvm: Jvm, write: Callback) -> Any:
 
 
 class ChangeQuery:
-    """The query of a statement that changes rows, as a data frame.
+    """The query of a statement that changes rows, given by its `written_node`, as a data frame.
 
     Its columns are known by their places. They are named by one text, however many there are: a
     call of the JVM for each column would take seconds in a wide table.
-
-    Parameters
-    ----------
-    node
-        Of `written_node`.
     """
 
     def __init__(self, jvm: Jvm, node: Any) -> None:
@@ -94,12 +89,7 @@ class ChangeQuery:
         return {**self.row_id(), **others}
 
     def frame(self, names: Mapping[str, int]) -> DataFrame:
-        """Its rows.
-
-        Parameters
-        ----------
-        names
-            Of the columns, with their places.
+        """Its rows, given the names of the columns with their places.
 
         Raises
         ------

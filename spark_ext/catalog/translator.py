@@ -31,12 +31,9 @@ _KINDS = {COUNT_ALL: COUNT, "Count": COUNT, "Sum": SUM, "Min": MIN, "Max": MAX}
 
 
 class Translator:
-    """Translates Spark's expressions over the columns of a table.
+    """Translates Spark's expressions over the columns of a table, at the snapshot that is read.
 
-    Parameters
-    ----------
-    table
-        At the snapshot that is read: the bounds of its columns prove which results can't overflow.
+    The bounds of its columns prove which results can't overflow.
     """
 
     def __init__(self, table: Table) -> None:

@@ -27,7 +27,7 @@ from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metada
 from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
-from spark_ext.catalog.tables import CatalogTable, Schemas, catalog_table
+from spark_ext.catalog.tables import CatalogTable, Schemas
 from spark_ext.catalog.versions import inserts, options_asked, version_asked, writes
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.opening import open_version
@@ -38,19 +38,7 @@ _CATALOG = "connector.catalog."
 
 
 class Warehouse(ProcedureCatalog):
-    """The tables below a directory.
-
-    Parameters
-    ----------
-    name
-        The catalog's, in SQL.
-    root
-        The directory: absolute, or a URL.
-    storage_options
-        For fsspec.
-    access
-        How the storage of tables that exist is used.
-    """
+    """The tables below a directory: absolute, or a URL."""
 
     Java = interfaces(
         _CATALOG + "StagingTableCatalog",
@@ -127,12 +115,7 @@ class Warehouse(ProcedureCatalog):
             raise self._jvm.refusal(str(error)) from error
 
     def _load(self, parts: list[str], how: Sequence[Any]) -> Any:
-        """A table, or its changes; if there is none of this name, the metadata table it names.
-
-        Raises
-        ------
-        InvalidArgumentError, TableNotFound, VersionNotFound
-        """
+        """A table, or its changes; if there is none of this name, the metadata table it names."""
         version, options = version_asked(how), options_asked(how)
         try:
             table = self._open(parts, version, options)
@@ -187,10 +170,6 @@ class Warehouse(ProcedureCatalog):
 
         A name without a namespace is one of the current namespace, if this catalog is the current
         one.
-
-        Raises
-        ------
-        InvalidArgumentError, TableNotFound, UnsupportedFeature
         """
         spark = self._jvm.spark
         state = spark._jsparkSession.sessionState()
@@ -240,10 +219,6 @@ class Warehouse(ProcedureCatalog):
     def stageCreateOrReplace(self, identifier: Any, *described: Any) -> Any:  # noqa: N802
         """Plan a new table, or the replacement of one."""
         return self._stage("create_or_replace", identifier, Description.of(self._jvm, described))
-
-    def supportedCustomMetrics(self) -> Any:  # noqa: N802 - Java's name
-        """None."""
-        return self._jvm.array("connector.metric.CustomMetric")
 
     def _stage(self, mode: str, identifier: Any, description: Description) -> StagedCatalogTable:
         parts = _parts(identifier)
@@ -418,7 +393,7 @@ class Warehouse(ProcedureCatalog):
     def _table(
         self, parts: Sequence[str], table: Table, change_type: str | None = None
     ) -> CatalogTable:
-        return catalog_table(
+        return CatalogTable(
             self._jvm,
             ".".join([self._name, *parts]),
             table,

@@ -1,4 +1,4 @@
-"""Writing through the catalog: Spark's own write of a Python data source, ours, with options.
+"""Spark's own scans and writes of a Python data source, ours: streams, and rows that are written.
 
 Spark gives the rows to overwrite as predicates; the data source gets them as options.
 """
@@ -18,26 +18,30 @@ from spark_ext.datasource.source import FORMAT
 from spark_ext.options import options_of, parse_options
 
 _WRITE = "connector.write."
-_PYTHON = "execution.datasources.v2.python."
+PYTHON = "execution.datasources.v2.python."
+
+
+def python_source(jvm: Jvm) -> Any:
+    """Our data source, as Spark holds those that are written in Python."""
+    source = jvm.type(PYTHON + "PythonDataSourceV2")()
+    source.setShortName(FORMAT)
+    return source
+
+
+def python_scan(jvm: Jvm, store: Any, schema: Any, options: Mapping[str, str]) -> Any:
+    """Spark's own scan of our data source, which opens the table of a store by its path."""
+    given = jvm.text_map({**options, **options_of(store)})
+    filters = jvm.array("sources.Filter")
+    return jvm.type(PYTHON + "PythonScan")(python_source(jvm), FORMAT, schema, given, filters)
 
 
 def python_write(jvm: Jvm, info: Any, options: dict[str, str], *, overwrites: bool) -> Any:
-    """Spark's own write of a Python data source: ours, with options.
-
-    Parameters
-    ----------
-    info
-        Spark's: schema and query id.
-    overwrites
-        Whether the rows replace others.
-    """
-    source = jvm.type(_PYTHON + "PythonDataSourceV2")()
-    source.setShortName(FORMAT)
+    """Spark's own write of a Python data source: ours, with options."""
     nothing = jvm.type("java.util.Optional").empty()
     write_info = jvm.type(_WRITE + "LogicalWriteInfoImpl")(
         info.queryId(), info.schema(), jvm.text_map(options), nothing, nothing
     )
-    return jvm.type(_PYTHON + "PythonWrite")(source, FORMAT, write_info, overwrites)
+    return jvm.type(PYTHON + "PythonWrite")(python_source(jvm), FORMAT, write_info, overwrites)
 
 
 class WriteBuilder(Callback, ABC):
@@ -57,17 +61,7 @@ class WriteBuilder(Callback, ABC):
 
 
 class TableWriteBuilder(WriteBuilder):
-    """Plans a write to a table.
-
-    Parameters
-    ----------
-    table
-        The table, at the snapshot that Spark has planned with.
-    info
-        Spark's: schema, query id.
-    options
-        Of the query, under the names of `spark_ext.options.OPTIONS`.
-    """
+    """Plans a write to a table, at the snapshot that Spark has planned with."""
 
     Java = interfaces(
         _WRITE + "SupportsOverwriteV2",

@@ -144,12 +144,7 @@ def _imported(
 
 
 def _check_partitions(table: Table, partition_by: Sequence[str] | str | None) -> None:
-    """Refuse to append to a table whose partitions are not those that the caller gave.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-    """
+    """Refuse to append to a table whose partitions are not those that the caller gave."""
     if partition_by is None:
         return
     listed = [partition_by] if isinstance(partition_by, str) else partition_by

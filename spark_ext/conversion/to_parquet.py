@@ -123,12 +123,7 @@ def to_parquet(
 
 
 def _check_parquet_options(options: dict[str, Any]) -> None:
-    """Check options of Parquet on the driver: convert an empty file with them.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
+    """Check options of Parquet on the driver: convert an empty file with them."""
     nothing = pa.table({"none": pa.array([], pa.int64())})
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch) / "none.fermion"

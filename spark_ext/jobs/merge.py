@@ -114,12 +114,7 @@ def _add_clauses(builder: FrameMergeBuilder, options: argparse.Namespace) -> lis
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse arguments that say nothing together, before Spark is asked anything.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
+    """Refuse arguments that say nothing together, before Spark is asked anything."""
     updates = options.update or bool(options.update_set)
     if options.update and options.update_set:
         raise InvalidArgumentError("--update sets all columns: expected it or --update-set")

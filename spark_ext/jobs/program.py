@@ -66,13 +66,7 @@ def arguments(module: str, description: str, *, dry_run: str) -> argparse.Argume
 
 
 def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = None) -> int:
-    """Parse arguments, start Spark, run the job, print its summary.
-
-    Returns
-    -------
-    int
-        The exit status.
-    """
+    """Parse arguments, start Spark, run the job, print its summary; returns the exit status."""
     options = parser.parse_args(argv)
     started = time.monotonic()
     try:
@@ -97,12 +91,7 @@ def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = 
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check arguments that can be checked before Spark starts.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-    """
+    """Check arguments that can be checked before Spark starts."""
     given = vars(options)
     for name in ("conf", "storage_option", "option", "update_set"):
         pairs(given.get(name, ()), f"--{name.replace('_', '-')}")

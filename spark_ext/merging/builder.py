@@ -237,11 +237,8 @@ def _counted(
 ) -> Callable[[], MergeCounts]:
     """Counts the rows of an upsert that were there before, when that is asked for.
 
-    Parameters
-    ----------
-    after
-        The snapshot in which rows are looked for, as deletions of a later sequence may hide some;
-        None: all show.
+    Rows are looked for in the snapshot `after`, as deletions of a later sequence may hide some;
+    None: all show.
     """
 
     def matching(scan: Scan) -> int:
@@ -398,12 +395,7 @@ def _condition(clause: Clause) -> Column:
 
 
 def _expression(given: Any) -> Column:
-    """An SQL expression, a column, or a value that is neither.
-
-    Raises
-    ------
-    pyspark.errors.PySparkException
-    """
+    """An SQL expression, a column, or a value that is neither."""
     if isinstance(given, Column):
         return given
     if isinstance(given, LiteralValue):

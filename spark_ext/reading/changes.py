@@ -92,12 +92,7 @@ def read_changes(
 class InsertReader:
     """Reads the rows of a snapshot as changes: all are insertions of this snapshot. Picklable.
 
-    Attributes
-    ----------
-    reader
-        Of the snapshot's splits.
-    snapshot_id, time_ms
-        Which it is, and when it was committed: milliseconds since 1970 UTC.
+    The time of the snapshot is in milliseconds since 1970 UTC.
     """
 
     reader: Reader

@@ -65,13 +65,7 @@ def read_task(scan: Scan, wanted: st.StructType, schema: pa.Schema) -> ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class PlacedReadTask(ReadTask):
-    """Reads splits with columns that the scan does not have. Picklable.
-
-    Attributes
-    ----------
-    sources
-        Of each of these columns: the one of the scan that it is made of.
-    """
+    """Reads splits with columns that the scan makes of other ones, its sources. Picklable."""
 
     sources: Mapping[str, str]
 

@@ -41,15 +41,7 @@ def _is_short(dtype: st.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnscaledTask:
-    """Runs a task, and gives back decimals as integers where a schema has integers. Picklable.
-
-    Attributes
-    ----------
-    task
-        What returns the rows.
-    schema
-        As Spark takes the rows: see `unscaled_schema`.
-    """
+    """Runs a task; decimals become integers where `unscaled_schema` has them. Picklable."""
 
     task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     schema: pa.Schema

@@ -23,10 +23,7 @@ from spark_ext.column_names import free_names, quoted
 def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
     """Gather rows by batch id: ids ascend, and rows of a batch keep the frame's order.
 
-    Returns
-    -------
-    tuple
-        The frame, and the index of its id column.
+    Returns the frame, and the index of its id column.
     """
     # A hash would gather batches too, but spread every range of ids over all files.
     numbered, position = _numbered(df)

@@ -26,14 +26,9 @@ def task_writer(
     overwrites: bool = False,
     filter: FilterLike | None = None,
 ) -> partial[DataWriter | KeyWriter]:
-    """A picklable function that makes the table's writer in a task.
+    """A picklable function that makes the table's writer in a task; see `Table.writer_factory`.
 
-    Parameters
-    ----------
-    merge
-        Of `planned_merge`, for a table that exists.
-    overwrites, filter
-        Whether the rows replace others, and which: see `Table.writer_factory`.
+    A merge is that of `planned_merge`, for a table that exists.
     """
     if isinstance(table, StagedTable):
         return table.writer_factory(settings=TASK_SETTINGS)
@@ -54,17 +49,7 @@ def planned_merge(
     *,
     case_sensitive: bool = False,
 ) -> SchemaMerge:
-    """The table's schema with the columns that a frame adds; not published yet.
-
-    Parameters
-    ----------
-    frame, batch_id_column, case_sensitive
-        As for `check_columns`.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
-    """
+    """The table's schema with the columns that a frame adds; see `check_columns`. Not published."""
     known = table.schema.to_arrow(field_ids=False)
     frame = _without_batch_id(frame, batch_id_column, table)
     frame = spelled(frame, known, case_sensitive=case_sensitive)

@@ -44,20 +44,14 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class KeyedChangeTask:
-    """Writes the rows of one task. Picklable.
+    """Writes the rows of one task to the table as it was read. Picklable.
 
     Attributes
     ----------
-    table
-        At the snapshot that was read.
-    kind
-        The column of the kinds of rows.
-    columns
-        The schema in which rows reach the table's writer.
-    finished
-        Gets the messages of a finished task.
-    unfit
-        As of `ChangeTask`.
+    kind, columns
+        The column of the kinds of rows, and the schema in which rows reach the table's writer.
+    finished, unfit
+        As of `ChangeTask` and its `WriteTask`.
     """
 
     table: Table

@@ -83,12 +83,7 @@ def _staged(options: SourceOptions, schema: pa.Schema, mode: Any) -> StagedTable
 
 
 def _check_definition(table: Table, options: SourceOptions) -> None:
-    """Refuse options for a new table that describe the one that is there otherwise.
-
-    Raises
-    ------
-    InvalidArgumentError
-    """
+    """Refuse options for a new table that describe the one that is there otherwise."""
     for key, value in (options.table_properties or {}).items():
         found = table.properties.get(key)
         if found != value:

@@ -42,10 +42,8 @@ class ChangeColumns:
 
     Attributes
     ----------
-    operation
-        What happens.
-    row
-        Of an append table: the id of a row.
+    operation, row
+        What happens; of an append table to which row, by its id.
     kind
         Of a primary-key table: the kinds of the rows to write.
     old
@@ -73,16 +71,12 @@ class RowChanges:
 
     Attributes
     ----------
-    gone
-        The ids of rows that were deleted or updated.
-    moved
-        Those of them that were updated.
+    gone, moved
+        The ids of rows that were deleted or updated, and those of them that were updated.
     kept
         The ids of rows that decided something, and stay.
-    messages
-        Of the writers of new rows.
-    counts
-        How many rows were inserted, updated and deleted.
+    messages, counts
+        Of the writers of new rows; how many rows were inserted, updated and deleted.
     """
 
     gone: BitMap64 = field(default_factory=BitMap64)

@@ -130,12 +130,7 @@ def _check_options(
     branch: str | None = None,
     **options: Any,
 ) -> FrameOptions:
-    """Refuse options of `append` and `overwrite` that a new table cannot follow.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError, ColumnNotFoundError
-    """
+    """Refuse options of `append` and `overwrite` that a new table cannot follow."""
     frame_options = FrameOptions(**options)
     if branch not in (None, MAIN):
         raise InvalidArgumentError(

@@ -29,15 +29,7 @@ STAGED_OPTION = "fermion.staged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDefinition:
-    """The arguments of `fermion_table.engine.stage_table`, as text for the option.
-
-    Attributes
-    ----------
-    mode, schema, partition_by, primary_key, sort_by, properties
-        As for `fermion_table.engine.stage_table`.
-    message
-        For the history.
-    """
+    """The arguments of `fermion_table.engine.stage_table` and a message, as text for the option."""
 
     mode: str
     schema: pa.Schema
@@ -102,15 +94,6 @@ def split_staged(options: Mapping[str, str]) -> tuple[dict[str, str], str | None
 
 class FermionStagedWriter(DataSourceArrowWriter):
     """Checks on the driver, writes in tasks, and publishes table and rows at the end.
-
-    Parameters
-    ----------
-    options
-        The table's location, and the commit's identity.
-    staged
-        Of `split_staged`.
-    schema
-        Of the rows.
 
     Raises
     ------
