@@ -433,15 +433,15 @@ def _listed(values: Mapping[str, str], name: str) -> list[str] | None:
     text = values.get(name.lower())
     if text is None or text.lstrip().startswith("["):
         return None if text is None else parse_columns(text, name)
-    return [each.strip() for each in _COMMA.split(text) if each.strip()]
+    return [name.strip() for name in _COMMA.split(text) if name.strip()]
 
 
 def _settings(values: Mapping[str, str], name: str) -> dict[str, str] | None:
-    found = _json_object(values, name)
-    wrong = [key for key, value in (found or {}).items() if not isinstance(value, str)]
+    settings = _json_object(values, name)
+    wrong = [key for key, value in (settings or {}).items() if not isinstance(value, str)]
     if wrong:
         raise InvalidArgumentError(f"option {name}: {wrong[0]}: expected a text")
-    return found
+    return settings
 
 
 def _json_object(values: Mapping[str, str], name: str) -> dict[str, Any] | None:

@@ -242,7 +242,7 @@ def _table_field(field: st.StructField, where: str) -> pa.Field:
 
 def _table_type(dtype: st.DataType, where: str) -> pa.DataType:
     if isinstance(dtype, st.StructType):
-        return pa.struct([_table_field(each, f"{where}.{each.name}") for each in dtype])
+        return pa.struct([_table_field(field, f"{where}.{field.name}") for field in dtype])
     if isinstance(dtype, st.ArrayType):
         element = _table_type(dtype.elementType, f"{where}.element")
         return pa.list_(pa.field("element", element, dtype.containsNull))

@@ -384,12 +384,12 @@ def _of_arrow(name: str) -> Callable[[Evaluator, Expression], Values]:
 
 def _any_equal(evaluator: Evaluator, expression: Expression) -> Values:
     subject, *wanted = expression.children
-    found: Values | None = None
-    for each in wanted:
-        equal = pc.equal(*_comparable(evaluator, (subject, each)))
-        found = equal if found is None else pc.or_kleene(found, equal)
-    assert found is not None
-    return found
+    result: Values | None = None
+    for candidate in wanted:
+        equal = pc.equal(*_comparable(evaluator, (subject, candidate)))
+        result = equal if result is None else pc.or_kleene(result, equal)
+    assert result is not None
+    return result
 
 
 def _pattern(name: str) -> Callable[[Evaluator, Expression], Values]:

@@ -68,7 +68,7 @@ class Grouping:
 
     def columns(self) -> set[tuple[str, ...]]:
         """The paths of all columns."""
-        of = [each.of for each in self.aggregates if each.of is not None]
+        of = [aggregate.of for aggregate in self.aggregates if aggregate.of is not None]
         return {path for expression in [*self.keys, *of] for path in expression.columns()}
 
     def schema(self) -> st.StructType:
@@ -88,8 +88,8 @@ class Groups:
         self._keys = [f"k{number}" for number in range(len(grouping.keys))]
         self._states = [f"s{number}" for number in range(len(grouping.aggregates))]
         self._how = [
-            (name, SUM if each.kind == COUNT else each.kind)
-            for name, each in zip(self._states, grouping.aggregates, strict=True)
+            (name, SUM if aggregate.kind == COUNT else aggregate.kind)
+            for name, aggregate in zip(self._states, grouping.aggregates, strict=True)
         ]
         self._chunk: list[pa.RecordBatch] = []
         self._pending: list[pa.Table] = []
@@ -107,11 +107,11 @@ class Groups:
             yield from self._results(self._wide(batch))
             return
         largest = self._largest_sums(rows)
-        if any(each > _SUMS_MAX for each in largest):
+        if any(total > _SUMS_MAX for total in largest):
             yield from self._results(rows)
             return
         sums = [old + new for old, new in zip(self._largest, largest, strict=True)]
-        if any(each > _SUMS_MAX for each in sums):
+        if any(total > _SUMS_MAX for total in sums):
             yield from self.flush()
             sums = largest
         self._largest = sums
@@ -140,7 +140,7 @@ class Groups:
     def _evaluated(self, evaluator: Evaluator) -> pa.RecordBatch:
         """The keys, and each aggregate of each row alone."""
         keys = [evaluator.array(key) for key in self._grouping.keys]
-        states = [self._state(evaluator, each) for each in self._grouping.aggregates]
+        states = [self._state(evaluator, aggregate) for aggregate in self._grouping.aggregates]
         if not keys and not states:
             raise ValueError("neither keys nor aggregates")
         return pa.RecordBatch.from_arrays([*keys, *states], names=[*self._keys, *self._states])
@@ -192,7 +192,7 @@ class Groups:
             return
         self._pending.append(groups)
         if _is_full(self._pending, PENDING_CHUNKS):
-            before = sum(each.num_rows for each in self._pending)
+            before = sum(part.num_rows for part in self._pending)
             merged = self._merged()
             if merged.num_rows > REDUCED * before:
                 yield from self._results(merged)
@@ -216,8 +216,8 @@ class Groups:
     def _nothing(self) -> pa.RecordBatch:
         """The aggregates of no row."""
         arrays = [
-            pa.array([0 if each.kind == COUNT else None], pa.int64())
-            for each in self._grouping.aggregates
+            pa.array([0 if aggregate.kind == COUNT else None], pa.int64())
+            for aggregate in self._grouping.aggregates
         ]
         return pa.RecordBatch.from_arrays(arrays, names=self._states)
 
@@ -233,8 +233,8 @@ class Groups:
             for states in self._parts([batch[name] for name in self._states]):
                 taken, columns = states
                 columns = [
-                    _finished(column, each.type)
-                    for column, each in zip(columns, self._grouping.aggregates, strict=True)
+                    _finished(column, aggregate.type)
+                    for column, aggregate in zip(columns, self._grouping.aggregates, strict=True)
                 ]
                 mine = keys if taken is None else [key.take(taken) for key in keys]
                 yield pa.RecordBatch.from_arrays([*mine, *columns], schema=self._schema)
@@ -275,7 +275,7 @@ class Groups:
 
 
 def _is_full(held: Sequence[pa.Table | pa.RecordBatch], chunks: int) -> bool:
-    rows, size = sum(each.num_rows for each in held), sum(each.nbytes for each in held)
+    rows, size = sum(part.num_rows for part in held), sum(part.nbytes for part in held)
     return rows >= chunks * CHUNK_ROWS or size >= chunks * CHUNK_BYTES
 
 

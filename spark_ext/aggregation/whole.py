@@ -32,7 +32,7 @@ def are_sums_held(grouping: Grouping, rows: int, bounds_of: BoundsOf) -> bool:
 
     The bounds of a column are asked for only if without them a sum may be too large.
     """
-    return all(_is_sum_held(each, rows, bounds_of) for each in grouping.aggregates)
+    return all(_is_sum_held(aggregate, rows, bounds_of) for aggregate in grouping.aggregates)
 
 
 def whole_schema(grouping: Grouping) -> st.StructType:

@@ -87,12 +87,12 @@ class Description:
             Says what differs.
         """
         schema = table.schema
-        found = spark_schema(schema.to_arrow(field_ids=False), where=name)
+        columns = spark_schema(schema.to_arrow(field_ids=False), where=name)
         if self.schema.fields:
-            _refuse_other(name, "columns", self.schema.simpleString(), found.simpleString())
+            _refuse_other(name, "columns", self.schema.simpleString(), columns.simpleString())
         partition_by, _ = layout_of(transforms_of(jvm, schema))
-        primary_key = [schema.by_id[each].name for each in schema.primary_key]
-        sort_by = [schema.by_id[each].name for each in schema.sort_by]
+        primary_key = [schema.by_id[field_id].name for field_id in schema.primary_key]
+        sort_by = [schema.by_id[field_id].name for field_id in schema.sort_by]
         clauses = ("PARTITIONED BY", KEY_PROPERTY, SORT_PROPERTY)
         layout = zip(clauses, self._layout(), (partition_by, primary_key, sort_by), strict=True)
         for what, given, there in layout:
@@ -169,9 +169,9 @@ def _is_default(jvm: Jvm, provider: str) -> bool:
     return not any(node.origin().sqlText().isDefined() for node in nodes)
 
 
-def _refuse_other(name: str, what: str, given: Any, found: Any) -> None:
-    if given != found:
+def _refuse_other(name: str, what: str, given: Any, own: Any) -> None:
+    if given != own:
         raise InvalidArgumentError(
-            f"{name}: {what}: expected {given}, but the table at this LOCATION has {found}; leave "
+            f"{name}: {what}: expected {given}, but the table at this LOCATION has {own}; leave "
             "it out to register the table as it is"
         )

@@ -135,7 +135,7 @@ def _exact(
     if least < allowed[0] or greatest > allowed[1]:
         if not isinstance(dtype, st.DecimalType) or dtype.precision < DIGITS_MAX:
             raise MayOverflow(f"{name} may be too large for {dtype.simpleString()}")
-        least, greatest = (max(allowed[0], min(allowed[1], each)) for each in (least, greatest))
+        least, greatest = (max(allowed[0], min(allowed[1], bound)) for bound in (least, greatest))
         fails = True
     return Expression(name, dtype, children, bounds=(least, greatest), may_fail=fails)
 
@@ -162,7 +162,7 @@ ARROW_NAMES = {dtype: dtype().simpleString() for dtype in ARROW_TYPES}
 def _same_type(children: Sequence[Expression]) -> st.DataType:
     types = {child.type for child in children}
     if len(types) != 1:
-        raise NotTheSame(f"different types {sorted(each.simpleString() for each in types)}")
+        raise NotTheSame(f"different types {sorted(dtype.simpleString() for dtype in types)}")
     return children[0].type
 
 
@@ -307,7 +307,7 @@ def _chosen(name: str, children: tuple[Expression, ...]) -> Expression:
     values = children
     if name == "CASE_WHEN":
         conditions = children[: len(children) // 2 * 2 : 2]
-        if any(not isinstance(each.type, st.BooleanType) for each in conditions):
+        if any(not isinstance(condition.type, st.BooleanType) for condition in conditions):
             raise NotTheSame("a condition that is not boolean")
         values = children[1::2] + children[len(children) // 2 * 2 :]
     dtype = _same_type(values)
@@ -339,7 +339,7 @@ def _compared(name: str, children: tuple[Expression, ...]) -> Expression:
 
 
 def _logical(name: str, children: tuple[Expression, ...]) -> Expression:
-    if any(not isinstance(each.type, st.BooleanType) for each in children):
+    if any(not isinstance(child.type, st.BooleanType) for child in children):
         raise NotTheSame(f"{name} of values that are not boolean")
     return Expression(name, st.BooleanType(), children)
 

@@ -150,5 +150,5 @@ def _row_level_refusal(spark: SparkSession, jvm: Jvm, name: str, table: Table) -
             "\n"
         )[0]
     table.refresh()
-    found = sorted(table.scan().to_arrow()["b"].to_pylist())
-    return None if found == ["Y", "x", "z"] else f"a trial statement left {found}"
+    values = sorted(table.scan().to_arrow()["b"].to_pylist())
+    return None if values == ["Y", "x", "z"] else f"a trial statement left {values}"

@@ -145,8 +145,8 @@ def _with_record_count(table: pa.Table) -> pa.Table:
 
 
 def _references(table: Table, kind: str) -> pa.Table:
-    found = table.inspect.refs()
-    return found.filter(pc.equal(found["type"], kind))
+    references = table.inspect.refs()
+    return references.filter(pc.equal(references["type"], kind))
 
 
 def _shown(table: pa.Table) -> pa.Table:

@@ -74,7 +74,7 @@ class MissingProcedure(Callback):
         raise self._missing()
 
     def _missing(self) -> Exception:
-        known = ", ".join(f"{NAMESPACE}.{each}" for each in PROCEDURES)
+        known = ", ".join(f"{NAMESPACE}.{name}" for name in PROCEDURES)
         return InvalidArgumentError(f"there is no procedure {self._name}; there are {known}")
 
 
@@ -120,7 +120,7 @@ class BoundProcedure(_Procedure):
 
     def parameters(self) -> Any:
         """All parameters."""
-        made = [self._parameter(each) for each in self._definition.parameters]
+        made = [self._parameter(parameter) for parameter in self._definition.parameters]
         return self._jvm.array(_PROCEDURES + "ProcedureParameter", made)
 
     def call(self, row: Any) -> Any:

@@ -288,12 +288,12 @@ class RowLevelBatch(Callback):
         """Publish the statement's changes as one snapshot."""
         self._is_over = True
         operation, done = self._operation, self._done
-        found = operation.found(done)
-        operation.table.commit_found(found, done.messages, **commit_arguments(self._metadata))
+        rows = operation.found(done)
+        operation.table.commit_found(rows, done.messages, **commit_arguments(self._metadata))
 
     def abort(self, messages: Any) -> None:
         """Delete what tasks wrote, unless the commit has begun, which deletes its files itself."""
         if not self._is_over:
             self._is_over = True
-            written = [path for each in self._done.messages for path in files_of(each)]
+            written = [path for message in self._done.messages for path in files_of(message)]
             delete_files(self._operation.table, written)

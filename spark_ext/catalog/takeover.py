@@ -75,8 +75,8 @@ class ChangeQuery:
 
     def row(self) -> dict[str, int] | None:
         """The columns of the table, by name; None: no row is written."""
-        found = self._projections.rowProjection()
-        return _places(found.get()) if found.isDefined() else None
+        projection = self._projections.rowProjection()
+        return _places(projection.get()) if projection.isDefined() else None
 
     def row_id(self) -> dict[str, int]:
         """The columns that tell which row is meant, by name."""
@@ -84,8 +84,8 @@ class ChangeQuery:
 
     def before(self) -> dict[str, int]:
         """The same, and other columns of that row as it was."""
-        found = self._projections.metadataProjection()
-        others = _places(found.get()) if found.isDefined() else {}
+        projection = self._projections.metadataProjection()
+        others = _places(projection.get()) if projection.isDefined() else {}
         return {**self.row_id(), **others}
 
     def frame(self, names: Mapping[str, int]) -> DataFrame:
@@ -163,9 +163,9 @@ def _places(projection: Any) -> dict[str, int]:
 
 
 def _field(jvm: Jvm, kind: Any, name: str) -> Any:
-    found = kind.getDeclaredField(name)
-    found.setAccessible(True)
-    return found
+    field = kind.getDeclaredField(name)
+    field.setAccessible(True)
+    return field
 
 
 def _plain_task(jvm: Jvm) -> Any:

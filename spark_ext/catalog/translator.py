@@ -122,12 +122,15 @@ class Translator:
 
         Spark averages integers as floats, but asks for their sum as an integer, which may overflow.
         """
-        averages = [each.of for each in functions if each.kind == "Avg" and each.of is not None]
         try:
-            expressions = [typed(node, self.bounds) for node in averages]
+            averages = [
+                typed(function.of, self.bounds)
+                for function in functions
+                if function.kind == "Avg" and function.of is not None
+            ]
         except NotTheSame:
             return False
-        bounds = [each.bounds for each in expressions if type(each.type) in INTEGERS]
+        bounds = [average.bounds for average in averages if type(average.type) in INTEGERS]
         if not bounds:
             return True
         rows = self.everything.plan().rows

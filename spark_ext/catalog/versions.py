@@ -44,7 +44,7 @@ def _privileges(how: Sequence[Any]) -> set[str]:
         return set()
     is_context = how[0].getClass().getSimpleName() == "TableContext"
     asked = how[0].writePrivileges() if is_context else how[0]
-    return {each.toString() for each in asked.toArray()}
+    return {privilege.toString() for privilege in asked.toArray()}
 
 
 def options_asked(how: Sequence[Any]) -> dict[str, str]:

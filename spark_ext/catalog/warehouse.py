@@ -97,8 +97,8 @@ class Warehouse(ProcedureCatalog):
             raise self._missing(listed)
         spaces = self._names(listed)
         identifier = self._jvm.type(_CATALOG + "Identifier")
-        found = [identifier.of(spaces, name) for name in self._directory.tables(listed)]
-        return self._jvm.array(_CATALOG + "Identifier", found)
+        identifiers = [identifier.of(spaces, name) for name in self._directory.tables(listed)]
+        return self._jvm.array(_CATALOG + "Identifier", identifiers)
 
     def tableExists(self, identifier: Any) -> bool:  # noqa: N802 - Java's name
         """Whether there is a table."""
@@ -328,9 +328,9 @@ class Warehouse(ProcedureCatalog):
         parts = list(inside[0]) if inside else []
         if not self._directory.is_namespace(parts):
             raise self._missing(parts)
-        found = [self._names([*parts, name]) for name in self._directory.namespaces(parts)]
-        made = self._jvm.matrix("java.lang.String", len(found))
-        for place, names in enumerate(found):
+        spaces = [self._names([*parts, name]) for name in self._directory.namespaces(parts)]
+        made = self._jvm.matrix("java.lang.String", len(spaces))
+        for place, names in enumerate(spaces):
             made[place] = names
         return made
 
@@ -343,9 +343,9 @@ class Warehouse(ProcedureCatalog):
         parts = list(namespace)
         if not self._directory.is_namespace(parts):
             raise self._missing(parts)
-        found = self._jvm.type("java.util.HashMap")()
-        found.put("location", self._directory.location(parts))
-        return found
+        metadata = self._jvm.type("java.util.HashMap")()
+        metadata.put("location", self._directory.location(parts))
+        return metadata
 
     def createNamespace(self, namespace: Sequence[str], properties: Any) -> None:  # noqa: N802
         """Make a directory; storage without directories needs none."""

@@ -180,7 +180,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = ScanPlan(snapshot_id=scan.snapshot.id, splits=self._splits(scan, portion))
         return plan.tasks(tasks_min=TASKS_MIN)
 
-    def check_columns(self, found: pa.Schema, snapshot_id: int) -> None:
+    def check_columns(self, columns: pa.Schema, snapshot_id: int) -> None:
         """Check that the columns of a snapshot are those of the stream.
 
         Raises
@@ -188,7 +188,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         UnsupportedBySpark
         """
         where = f"{self._options.path}, snapshot {snapshot_id}"
-        schema = spark_schema(found, where=where)
+        schema = spark_schema(columns, where=where)
         if _shape(schema) != _shape(self._schema):
             raise UnsupportedBySpark(
                 f"{where}: the columns of the stream are {schema.simpleString()} now, they were "

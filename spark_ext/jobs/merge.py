@@ -121,7 +121,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.update_when is not None and not updates:
         raise InvalidArgumentError("--update-when: expected --update or --update-set with it")
     others = (options.delete_when, options.insert_when, options.delete_not_matched_by_source)
-    if not (updates or options.insert or any(each is not None for each in others)):
+    if not (updates or options.insert or any(condition is not None for condition in others)):
         raise InvalidArgumentError(
             "nothing to do: expected --update, --update-set, --insert, --delete-when or "
             "--delete-not-matched-by-source"

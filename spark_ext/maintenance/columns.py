@@ -124,11 +124,11 @@ class _Runner:
             compute = _Compute(task, finished)
             results = self._context.parallelize(entries, len(entries)).map(compute).collect()
         failed = None
-        for each in results:
-            if isinstance(each, FinishedFile):
-                yield each
+        for result in results:
+            if isinstance(result, FinishedFile):
+                yield result
             else:
-                failed = failed or each
+                failed = failed or result
         if failed is not None:
             raise ColumnFunctionError(failed.message, file=failed.file, rows=failed.rows)
 

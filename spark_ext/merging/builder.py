@@ -133,9 +133,9 @@ class FrameMerge:
 
     def reference(self, clause: Clause, name: str) -> str | None:
         """The column that a clause writes to one of the table as it is; None: something else."""
-        found = self.on.get(name, name)
-        if clause.values is None and found in self.source_names:
-            return f"{SOURCE}.{quoted(found)}"
+        column = self.on.get(name, name)
+        if clause.values is None and column in self.source_names:
+            return f"{SOURCE}.{quoted(column)}"
         if clause.action == "update" and name not in (clause.values or {}):
             return f"{TARGET}.{quoted(name)}"
         return None
@@ -201,7 +201,7 @@ def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata
         written = any(clause.action != "delete" for clause in clauses.clauses)
         columns = merge.names if written else None
         done = run_changes(_decided(merge, clauses), table, columns, is_strict=True)
-    found = FoundRows(
+    rows = FoundRows(
         base=table.snapshot,
         action=clauses.describe(),
         filters=filters,
@@ -209,7 +209,7 @@ def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata
         moved=done.moved,
         relied_on=files_with(done.kept, scan),
     )
-    snapshot = table.commit_found(found, done.messages, **commit_arguments(metadata))
+    snapshot = table.commit_found(rows, done.messages, **commit_arguments(metadata))
     after = snapshot if key is not None and key.options.sequence_fields else None
     if not filters:
         return MergeResult(snapshot, _counted(merge, known, done, after))
@@ -303,8 +303,8 @@ def _decided(merge: FrameMerge, clauses: MergeClauses) -> DataFrame:
     operation = _by_clause(
         merge,
         {
-            number: functions.lit(_OPERATIONS[each.action])
-            for number, each in enumerate(clauses.clauses)
+            number: functions.lit(_OPERATIONS[clause.action])
+            for number, clause in enumerate(clauses.clauses)
         },
         functions.lit(KEEP),
     )
@@ -313,7 +313,7 @@ def _decided(merge: FrameMerge, clauses: MergeClauses) -> DataFrame:
     if not is_keyed:
         columns.append(_of(TARGET, merge.table.schema.row_id_name).alias(names.row))
     columns += [_of(TARGET, name).alias(before) for name, before in names.old.items()]
-    writing = {n: each for n, each in enumerate(clauses.clauses) if each.action != "delete"}
+    writing = {n: clause for n, clause in enumerate(clauses.clauses) if clause.action != "delete"}
     for name in merge.names if writing else ():
         columns.append(_written(merge, writing, name))
     return decided.select(*columns)
@@ -328,11 +328,11 @@ def _written(merge: FrameMerge, writing: Mapping[int, Clause], name: str) -> Col
     if None in taken.values():
         values = {number: merge.value(each, name) for number, each in writing.items()}
         return _by_clause(merge, values, functions.lit(None)).alias(name)
-    found = next(iter(taken.values()))
+    written = next(iter(taken.values()))
     if len(set(taken.values())) > 1:
         cases = (f"WHEN {merge.clause} = {number} THEN {each}" for number, each in taken.items())
-        found = f"CASE {' '.join(cases)} END"
-    return functions.expr(f"{found} AS {quoted(name)}")
+        written = f"CASE {' '.join(cases)} END"
+    return functions.expr(f"{written} AS {quoted(name)}")
 
 
 def _first_clause(merge: FrameMerge, clauses: MergeClauses) -> Column:
@@ -344,22 +344,22 @@ def _first_clause(merge: FrameMerge, clauses: MergeClauses) -> Column:
     chain: Any = functions
     for number, condition in conditions.items():
         chain = chain.when(condition, functions.lit(number))
-    found: Column = chain.otherwise(functions.lit(NONE))
-    return found
+    clause: Column = chain.otherwise(functions.lit(NONE))
+    return clause
 
 
 def _by_clause(merge: FrameMerge, values: Mapping[int, Column], otherwise: Column) -> Column:
     chain: Any = functions
     for number, value in values.items():
         chain = chain.when(functions.col(merge.clause) == number, value)
-    found: Column = chain.otherwise(otherwise)
-    return found
+    chosen: Column = chain.otherwise(otherwise)
+    return chosen
 
 
 def _needed(merge: FrameMerge, clauses: MergeClauses) -> list[str]:
     """Columns of the table that are read: all where rows are written again."""
     names = merge.names
-    if any(each.action == "update" for each in clauses.clauses):
+    if any(clause.action == "update" for clause in clauses.clauses):
         return names
     always = {*merge.on}
     if primary_key_of(merge.table.schema) is not None:
@@ -372,9 +372,9 @@ def _needed(merge: FrameMerge, clauses: MergeClauses) -> list[str]:
 
 def _texts(clauses: MergeClauses) -> str | None:
     """All expressions in lower case; None where one is no text."""
-    given = [each.condition for each in clauses.clauses if each.condition is not None]
-    given += [value for each in clauses.clauses for value in (each.values or {}).values()]
-    if any(isinstance(each, Column) for each in given):
+    given = [clause.condition for clause in clauses.clauses if clause.condition is not None]
+    given += [value for clause in clauses.clauses for value in (clause.values or {}).values()]
+    if any(isinstance(expression, Column) for expression in given):
         return None
     return " ".join(map(str, given)).lower()
 

@@ -79,10 +79,10 @@ class KeyedChangeTask:
             yield pa.record_batch({MESSAGE: pa.array([pickle.dumps(done)], pa.binary())})
 
     def _check(self, kinds: pa.Array) -> None:
-        found = set(kinds.unique().to_pylist())
-        for kind in found & _REFUSED.keys():
+        kinds_given = set(kinds.unique().to_pylist())
+        for kind in kinds_given & _REFUSED.keys():
             raise InvalidArgumentError(f"{self.table.location}: {_REFUSED[kind]}")
-        if self.unfit is not None and "+U" in found:
+        if self.unfit is not None and "+U" in kinds_given:
             raise UnsupportedBySpark(self.unfit)
 
 

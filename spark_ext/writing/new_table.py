@@ -85,9 +85,9 @@ def _staged(options: SourceOptions, schema: pa.Schema, mode: Any) -> StagedTable
 def _check_definition(table: Table, options: SourceOptions) -> None:
     """Refuse options for a new table that describe the one that is there otherwise."""
     for key, value in (options.table_properties or {}).items():
-        found = table.properties.get(key)
-        if found != value:
-            raise _differs("tableProperties", f"{key}={found}", table)
+        own = table.properties.get(key)
+        if own != value:
+            raise _differs("tableProperties", f"{key}={own}", table)
     if options.partition_by is options.primary_key is options.sort_by is None:
         return
     wanted = _staged(options, table.schema.to_arrow(field_ids=False), "replace").schema
@@ -101,24 +101,24 @@ def _check_definition(table: Table, options: SourceOptions) -> None:
 
 
 def _partitions(schema: TableSchema) -> list[str]:
-    found = []
+    partitions = []
     for field in schema.partition_by:
         name = schema.by_id[field.source_id].name
         arguments = f"{field.parameter}, {name}" if field.parameter else name
-        found.append(f"{field.transform}({arguments})")
-    return found
+        partitions.append(f"{field.transform}({arguments})")
+    return partitions
 
 
 def _primary_key(schema: TableSchema) -> list[str]:
-    return [schema.by_id[each].name for each in schema.primary_key]
+    return [schema.by_id[field_id].name for field_id in schema.primary_key]
 
 
 def _sort_order(schema: TableSchema) -> list[str]:
-    return [schema.by_id[each].name for each in schema.sort_by]
+    return [schema.by_id[field_id].name for field_id in schema.sort_by]
 
 
-def _differs(option: str, found: str, table: Table) -> InvalidArgumentError:
+def _differs(option: str, definition: str, table: Table) -> InvalidArgumentError:
     return InvalidArgumentError(
-        f"option {option}: the table at {table.location} has another definition: {found}; the "
+        f"option {option}: the table at {table.location} has another definition: {definition}; the "
         "option is for a new table, leave it out"
     )

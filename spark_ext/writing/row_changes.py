@@ -144,10 +144,10 @@ class ChangeTask:
             is_update = operations == UPDATE
             ids = rows.column(self.names.row)
             deleted, updated, kept = (
-                _ids(ids, operations == each) for each in (DELETE, UPDATE, KEEP)
+                _ids(ids, operations == kind) for kind in (DELETE, UPDATE, KEEP)
             )
             _refuse_twice(done.gone & updated or (done.moved | updated) & deleted)
-            numbers = (int((operations == each).sum()) for each in (INSERT, UPDATE, DELETE))
+            numbers = (int((operations == kind).sum()) for kind in (INSERT, UPDATE, DELETE))
             changed = MergeCounts(*numbers)
             if len(updated) < changed.updated:
                 _refuse_twice(updated)
