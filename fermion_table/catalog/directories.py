@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from fermion.engine import connect
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
-from fermion.remote import connect
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
 from fermion_table.errors import TableExists, TableNotFound
