@@ -17,6 +17,7 @@ from spark_ext.jobs.program import (
     add_source,
     added,
     arguments,
+    commit_of,
     planned,
     run,
     source,
@@ -73,9 +74,7 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         **replaced,
         batch_id_column=options.batch_id_column,
         schema_mode=options.schema_mode,
-        message=options.message,
-        commit_user=options.commit_user,
-        commit_identifier=options.commit_identifier,
+        **commit_of(options),
         storage_options=access,
     )
     return added(options.path, snapshot)

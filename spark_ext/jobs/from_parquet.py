@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from spark_ext.conversion.files import parquet_files
-from spark_ext.jobs.program import add_commit, added, arguments, run, storage_options
+from spark_ext.jobs.program import add_commit, added, arguments, commit_of, run, storage_options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,9 +50,7 @@ def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[st
         options.source,
         options.path,
         partition_by=options.partition_by,
-        message=options.message,
-        commit_user=options.commit_user,
-        commit_identifier=options.commit_identifier,
+        **commit_of(options),
         storage_options=access,
     )
     return added(options.path, snapshot)

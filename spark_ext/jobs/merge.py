@@ -15,6 +15,7 @@ from spark_ext.jobs.program import (
     add_commit,
     add_source,
     arguments,
+    commit_of,
     pairs,
     run,
     source,
@@ -74,9 +75,7 @@ def merge(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]
         options.path,
         source(spark, options),
         on=dict(text.split("=", 1) if "=" in text else (text, text) for text in options.on),
-        message=options.message,
-        commit_user=options.commit_user,
-        commit_identifier=options.commit_identifier,
+        **commit_of(options),
         storage_options=storage_options(options),
     )
     clauses = _add_clauses(builder, options)

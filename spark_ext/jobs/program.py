@@ -100,11 +100,7 @@ def _check(options: argparse.Namespace) -> None:
             parse_filter(given.get(name))
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"--{name.replace('_', '-')}: {error}") from error
-    CommitMetadata(
-        message=given.get("message"),
-        commit_user=given.get("commit_user"),
-        commit_identifier=given.get("commit_identifier"),
-    )
+    CommitMetadata(**commit_of(options))
 
 
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -134,6 +130,12 @@ def add_commit(parser: argparse.ArgumentParser) -> None:
         help="who commits; the same user and --commit-identifier are committed only once",
     )
     parser.add_argument("--commit-identifier", help="which commit of that user this is")
+
+
+def commit_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments say of the commit."""
+    names = ("message", "commit_user", "commit_identifier")
+    return {name: getattr(options, name, None) for name in names}
 
 
 def add_schema_mode(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from spark_ext.jobs.program import (
     add_source,
     added,
     arguments,
+    commit_of,
     planned,
     run,
     source,
@@ -63,9 +64,7 @@ def upsert(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         options.path,
         change_type=options.change_type,
         schema_mode=options.schema_mode,
-        message=options.message,
-        commit_user=options.commit_user,
-        commit_identifier=options.commit_identifier,
+        **commit_of(options),
         storage_options=access,
     )
     return added(options.path, snapshot)
