@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from fermion import telemetry
 from fermion.forks import Lock
 
 
@@ -28,10 +29,11 @@ class BoundedCache:
         """The value of a key, None if it is not (or no longer) here."""
         with self._lock.get():
             entry = self._values.get(key)
-            if entry is None:
-                return None
-            self._values.move_to_end(key)
-            return entry[0]
+            if entry is not None:
+                self._values.move_to_end(key)
+        if telemetry.watching is not None:
+            telemetry.watching.count("fermion.cache.lookups", 1, hit=entry is not None)
+        return None if entry is None else entry[0]
 
     def put(self, key: Hashable, value: Any, size: int = 1) -> None:
         """Keep a value; one that alone exceeds the bound is not kept."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fermion import telemetry
 from fermion.arguments import mapping
 from fermion.deadline import TIMEOUT_S, NoTimeLeft, deadline, now, time_left
 from fermion.errors import InvalidArgumentError, StorageDenied, StorageError, StorageTimeout
@@ -193,6 +194,8 @@ def ask(
             raise NoTimeLeft
         for tried in range(1, ATTEMPTS + 1):
             bound = {"timeout": max(ends - clock(), 0.001)} if is_async else {}
+            if telemetry.watching is not None:
+                telemetry.watching.count("fermion.storage.requests", 1, operation=method)
             try:
                 return getattr(filesystem, method)(*arguments, **keywords, **bound)
             except Exception as error:

@@ -11,10 +11,13 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from fermion.redaction import logger
+from fermion import telemetry
+from fermion.redaction import logger, redacted
+from fermion.telemetry import Watching
 from fermion_table.commit.committed_files import bucket_conflict, refuse_committed, refuse_missing
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
@@ -67,6 +70,9 @@ from fermion_table.options import CommitOptions
 from fermion_table.storage import owned_files
 from fermion_table.storage.paths import MAIN, snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 _log = logger(__name__)
 
@@ -265,6 +271,37 @@ class Commit:
         UnsupportedFeature
             The table needs a newer writer.
         """
+        watching = telemetry.watching
+        if watching is None:
+            return self._tried()
+        location = self.store.location
+        with watching.operation("fermion.commit", location, branch=self.branch) as span:
+            try:
+                published = self._tried()
+            except CommitConflict:
+                watching.count("fermion.commit.conflicts", 1, table=redacted(location))
+                raise
+            finally:
+                watching.count("fermion.commit.retries", self.retries, table=redacted(location))
+                span.set_attribute("fermion.commit.retries", self.retries)
+            self._tell(watching, span, published.snapshot)
+            return published
+
+    def _tell(self, watching: Watching, span: Span, snapshot: Snapshot) -> None:
+        """What telemetry wants to know of a snapshot that this commit has published."""
+        if snapshot.uuid != self.uuid:
+            return  # that of an earlier try, or the latest where there was nothing to do
+        deltas, told = snapshot.deltas, {"table": redacted(self.store.location)}
+        span.set_attribute("fermion.commit.kind", snapshot.kind)
+        span.set_attribute("fermion.snapshot.id", snapshot.id)
+        for change, rows, size in (
+            ("added", deltas.rows_added, deltas.bytes_added),
+            ("removed", deltas.rows_removed + max(deltas.rows_deleted, 0), deltas.bytes_removed),
+        ):
+            watching.count("fermion.commit.rows", rows, change=change, kind=snapshot.kind, **told)
+            watching.count("fermion.commit.io", size, change=change, kind=snapshot.kind, **told)
+
+    def _tried(self) -> Published:
         began = time.monotonic()
         try:
             return self._first(began) or self._run(began)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from fermion import telemetry
 from fermion_table.commit.commit import commit
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.request import CommitMetadata, CommitRequest, WrittenFiles
@@ -49,6 +50,8 @@ def run_compaction(
     threads
         Groups rewritten side by side; None takes the number of processors.
     """
+    watching = telemetry.watching
+    left = sum(task.group.bytes for task in tasks)
     started = time.monotonic()
     result = CompactionResult(groups=len(tasks))
     waiting: list[CompactionMessage] = []
@@ -58,18 +61,26 @@ def run_compaction(
         waiting.clear()
 
     with (
+        contextlib.nullcontext()
+        if watching is None
+        else watching.operation("fermion.compaction", store.location, branch=branch),
         OwnedFiles(store) as owned,
         _rewriting(tasks, threads or os.cpu_count() or 1, owned) as rewritten,
     ):
         for done, message in enumerate(rewritten, start=1):
             owned.take(message.paths)
             waiting.append(message)
+            if watching is not None:
+                watching.debt(store.location, left)
+                left -= sum(entry.bytes for entry in message.removed)
             if max_groups_per_commit is not None and len(waiting) >= max_groups_per_commit:
                 publish()
             if progress is not None:
                 progress(done, len(tasks))
         if waiting:
             publish()
+        if watching is not None:
+            watching.debt(store.location, max(left, 0))
     result.seconds = time.monotonic() - started
     return result
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
-from fermion import FilePruning
+from fermion import FilePruning, telemetry
 from fermion.display import short_repr
 from fermion.engine import filter_batch_rows
 from fermion.forks import Lock
@@ -68,6 +68,9 @@ class IoTotals:
             self._requests += stats.requests
             self._bytes_requested += stats.bytes_requested
             self._bytes_used += stats.bytes_used
+        if telemetry.watching is not None:
+            telemetry.watching.count("fermion.file.requests", stats.requests)
+            telemetry.watching.count("fermion.file.io", stats.bytes_requested)
 
     def as_dict(self) -> dict[str, Any]:
         """``files``, ``requests``, ``bytes_requested`` and ``bytes_used`` so far."""

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from fermion import telemetry
 from fermion.arguments import flag, integer, integers
 from fermion.display import ShownText, facts_repr, html_facts, location_text, names_text
 from fermion.engine import read_ahead, take_batch_rows, take_table_rows
@@ -258,6 +259,12 @@ class Scan(ArrowRows):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches, a few files read ahead."""
+        watching = telemetry.watching
+        if watching is None:
+            return self._batches()
+        return watching.scan(self._batches(), self.store.location, self.io.as_dict)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         rows_left = self.limit
         if rows_left == 0:
             return
