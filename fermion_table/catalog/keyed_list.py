@@ -49,8 +49,6 @@ class ListChange:
     ----------
     keys
         Those that it is about: their rows are read. None, or none: all rows.
-    names
-        The columns of the key.
     decide
         See `Decide`.
     also
@@ -97,15 +95,7 @@ class ListChange:
 
 
 class KeyedList:
-    """A primary-key table of the catalog, made by the first change.
-
-    Parameters
-    ----------
-    store
-        Where it lies.
-    schema, primary_key
-        Of the table.
-    """
+    """A primary-key table of the catalog, made by the first change."""
 
     def __init__(self, store: AtomicStore, schema: pa.Schema, primary_key: Sequence[str]) -> None:
         self._store = store
@@ -146,8 +136,6 @@ class KeyedList:
         decide
             What to write where these rows are as given; called again where others come first. What
             it raises ends the change, with nothing written.
-        message
-            For the history.
 
         Raises
         ------

@@ -43,8 +43,6 @@ class TableName:
     ----------
     namespace
         Its parts; none: the warehouse itself.
-    name
-        The last part.
     """
 
     namespace: tuple[str, ...]

@@ -42,8 +42,6 @@ class DroppedFiles:
     ----------
     table_uuid, path
         Which it is, and where it lies (see `CatalogRow.path`).
-    dropped
-        When.
     """
 
     table_uuid: str

@@ -25,13 +25,7 @@ Changed = tuple[Iterable[SnapshotRow], Iterable[SnapshotKey]]
 
 
 class SnapshotList:
-    """The snapshots of a catalog, and the tables in them.
-
-    Parameters
-    ----------
-    warehouse
-        Where the list lies.
-    """
+    """The snapshots of a catalog, and the tables in them."""
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._list = KeyedList(warehouse.store(SNAPSHOTS_PATH), SNAPSHOT_SCHEMA, SNAPSHOT_KEY)
@@ -64,12 +58,8 @@ class SnapshotList:
 
         Parameters
         ----------
-        head
-            The snapshot's row.
         decide
             What to write, given that row as it is, or none; called again where others come first.
-        message
-            For the history.
 
         Raises
         ------

@@ -42,8 +42,6 @@ class SnapshotRow:
 
     Attributes
     ----------
-    snapshot
-        Its name.
     namespace, name
         Of the table; empty in the snapshot's own row.
     state, id, created, message, table_count

@@ -72,11 +72,6 @@ class TableList:
 
     While there is none, or nothing was ever written to it, the directories say what is there. The
     first change puts that into the list.
-
-    Parameters
-    ----------
-    warehouse
-        Where the list and the tables lie.
     """
 
     def __init__(self, warehouse: Warehouse) -> None:
@@ -155,8 +150,6 @@ class TableList:
         decide
             See `DecideRows`. Called again where others have changed these rows meanwhile; what it
             raises ends the change, with nothing written.
-        message
-            For the history.
 
         Raises
         ------

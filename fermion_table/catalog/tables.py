@@ -54,8 +54,6 @@ class Placed:
     ----------
     path
         See `CatalogRow.path`.
-    store
-        Of the table.
     row
         The name's row in the list. If it names no table, or there is none, the table lies in the
         directory of the name and is not in the list.
@@ -259,8 +257,6 @@ class Tables:
 
         Parameters
         ----------
-        files
-            What is gone.
         path
             The directory that is free now.
         """

@@ -31,8 +31,6 @@ class FoundTable:
 
     Attributes
     ----------
-    path
-        Of the directory.
     name
         That its directory says; of one in the catalog's own directory the one that it was made
         under. None: it says none.

@@ -31,8 +31,6 @@ class Folder:
 
     Attributes
     ----------
-    name
-        Its name alone.
     is_link
         Whether it is a symbolic link to a directory.
     """

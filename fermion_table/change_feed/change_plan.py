@@ -213,8 +213,6 @@ class ChangePlanner:
         Of the table: its schemas by id.
     key
         Of a primary-key table.
-    start, snapshots
-        The state before, and the commits.
     prune
         See `Prune`; of a primary-key table by the key's columns.
     shows_others

@@ -36,8 +36,6 @@ class KeyedChanges:
 
     Parameters
     ----------
-    store
-        Of the table.
     schemas
         Those of its files, by id.
     schema

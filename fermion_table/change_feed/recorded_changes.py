@@ -31,16 +31,8 @@ class RecordedChanges:
 
     Parameters
     ----------
-    store
-        Of the table.
     snapshot
         Under whose schema rows are read.
-    schemas
-        Those of the files, by id.
-    key
-        Of the table.
-    columns, filter
-        As of a scan.
     """
 
     def __init__(

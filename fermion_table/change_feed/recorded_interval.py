@@ -102,10 +102,6 @@ class RecordedInterval:
 
     Attributes
     ----------
-    store, key
-        Of the table.
-    producer
-        Whose changelog files are read.
     start, snapshots
         The first state, and the commits after it up to the last.
     """

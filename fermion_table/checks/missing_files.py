@@ -51,8 +51,6 @@ class StoredFiles:
 
     Parameters
     ----------
-    store
-        Of the table.
     looks_outside
         Whether files of other tables (a clone's) are looked at too; otherwise they count as stored.
     """
@@ -107,8 +105,6 @@ class Losses:
 
     Attributes
     ----------
-    snapshot
-        Which one.
     removed, added
         Entries that change, as they are and as they become; those left out are only removed.
     told
@@ -167,12 +163,8 @@ def find_losses(
 
     Parameters
     ----------
-    store
-        Of the table.
     snapshot
         Whose metadata can be read.
-    files
-        What is stored.
     lost_deletions
         What becomes of data files without their deletion vector; None: they stay as they are.
     """

@@ -60,8 +60,6 @@ class Problem:
     ----------
     path
         The object, relative to the table.
-    expected, found
-        In words.
     """
 
     path: str
@@ -129,8 +127,6 @@ def verify(
 
     Parameters
     ----------
-    store
-        Of the table.
     branch
         Only this branch; None for main, every other branch, and the tags' copies.
     check_file

@@ -81,8 +81,6 @@ class _Sides:
         The last state of the branch that its parent has.
     since
         The parent's snapshot that has it.
-    target
-        The parent's newest snapshot.
     """
 
     branch: Branch
@@ -142,13 +140,7 @@ def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -
 
 
 class _StoredVersions:
-    """Schema versions of the branch as versions of the parent, for the files of the branch.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    """
+    """Schema versions of the branch as versions of the parent, for the files of the branch."""
 
     def __init__(self, store: AtomicStore) -> None:
         self._writer = MetadataWriter(store)
@@ -165,8 +157,6 @@ class _StoredVersions:
 
         Parameters
         ----------
-        schema
-            With the ancestors of the target.
         versions
             By the ids that they have on the branch.
 

@@ -28,8 +28,6 @@ class BranchCommit:
 
     Attributes
     ----------
-    snapshot_id, kind
-        Which it is, and what it did.
     added, removed
         Its delta, with what entries inherit filled in.
     partitions
@@ -49,8 +47,6 @@ class Clash:
 
     Attributes
     ----------
-    reason
-        In words.
     mine, theirs
         The commit, and the one in its way, in words.
     files

@@ -47,8 +47,6 @@ def clone_table(
 
     Parameters
     ----------
-    source, snapshot
-        What to clone.
     target
         Where there is no table yet; its storage options have to open the source's files too.
     message

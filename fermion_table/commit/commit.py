@@ -95,14 +95,8 @@ def create_table(
     ----------
     store
         Where there is no table yet.
-    schema
-        The first one.
     metadata
         What the caller says about it, for the history.
-    reader_features, writer_features
-        Features that the table needs.
-    options
-        How hard to try.
 
     Raises
     ------
@@ -156,12 +150,8 @@ def commit(
 
     Parameters
     ----------
-    store, branch
-        Which history of a table.
     request
         What to commit. Its data files are stored and fsynced already.
-    options
-        How hard to try.
     """
     return Commit(store, request, branch=branch, options=options).run().snapshot
 
@@ -199,8 +189,6 @@ class Commit:
 
     Parameters
     ----------
-    store, branch
-        Which history of a table.
     plan
         What to commit on a snapshot; made again where others come first. A request can't be made
         again: there it is a conflict.
@@ -214,8 +202,6 @@ class Commit:
         creates the snapshot behind it without looking first. None: not known.
     looks
         Whether to plan on the latest snapshot; else on `known`.
-    options
-        How hard to try.
     """
 
     def __init__(
@@ -613,13 +599,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes to one branch of a table.
-
-    Parameters
-    ----------
-    store, branch
-        Where.
-    """
+    """Publishes to one branch of a table."""
 
     store: AtomicStore
     branch: str = MAIN
@@ -653,10 +633,6 @@ class Publisher:
 
         Parameters
         ----------
-        known
-            A snapshot of the table.
-        plan
-            What to commit on a snapshot.
         metadata
             Of the commit. An earlier try with the same identity is found even where the plan no
             longer fits the table.

@@ -163,8 +163,6 @@ def delete_unpublished(
         The files; nobody owns them afterwards.
     written
         Those that others may know of, as they came in messages.
-    keep
-        Files that are published.
     """
     shared = (owned.paths - keep) & written.files if written is not None else frozenset()
     if written is not None and shared:
@@ -186,8 +184,6 @@ def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Contain
 
     Parameters
     ----------
-    entries
-        That are added.
     unsure
         Paths of those of their files that are looked for, with a request for each; those that this
         process has made just now, without.
@@ -223,8 +219,6 @@ def refuse_lost(
     ----------
     snapshot
         That names them, for the message.
-    entries
-        That are added again.
     kept
         Paths of those of their files that are in the table now; each of the others is looked for.
 
@@ -283,8 +277,6 @@ def bucket_conflict(
 
     Parameters
     ----------
-    added
-        The new files.
     removed
         Files that go in the same commit.
     schema

@@ -22,12 +22,8 @@ def commits_since(
 
     Parameters
     ----------
-    store, branch
-        Of the table.
     seen
         The snapshot that my commit was decided on.
-    base
-        The latest.
     mine
         Says how much of each commit must be read.
 

@@ -70,14 +70,8 @@ class Theirs:
 
     Attributes
     ----------
-    snapshot_id, kind
-        Which it is and what it did.
     partitions
         Partitions it touched, None when they are too many to name.
-    added
-        Entries it added.
-    removed
-        Files it removed.
     trees
         Trees whose runs it replaced or put back; new runs at level 0 alone do not count.
     schema
@@ -103,8 +97,6 @@ class Mine:
 
     Attributes
     ----------
-    kind
-        What it does.
     scope
         Partitions that an overwrite or delete was decided on, None for all.
     removed
@@ -114,8 +106,6 @@ class Mine:
     trees
         The tree that each of them is of, None for files of an append table; as many as groups, or
         none at all.
-    changes_schema
-        Whether it brings a schema.
     depends_on
         Whether a file that another commit added could change what was decided; None: an
         overwrite or delete depends on every file in its scope, an append or a schema change on

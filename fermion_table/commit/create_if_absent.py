@@ -123,8 +123,6 @@ def is_in_history(
 
     Parameters
     ----------
-    store, branch
-        Of the table.
     snapshot
         As stored in the snapshot file.
     may_be_expired

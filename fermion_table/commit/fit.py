@@ -150,8 +150,6 @@ def restated(
     ----------
     last_known_id
         The greatest field id of the version that both were made from.
-    where
-        The table's location, for messages.
 
     Raises
     ------

@@ -108,10 +108,6 @@ def next_snapshot(
     ----------
     store, writer
         Where manifests are read and written.
-    base
-        The parent.
-    request, changes
-        What is committed.
     uuid, branch
         The commit's identity and the branch it goes to.
     """
@@ -368,8 +364,6 @@ def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
     ----------
     current
         Entries of earlier commits that are still live.
-    added
-        Entries of this commit.
     """
     inline = fits_inline(added)
     flush = inline and bool(current) and not fits_inline((*current, *added))

@@ -107,8 +107,6 @@ class NewRows:
     ----------
     base
         The snapshot for which `replacing_schema` made their schema.
-    schema
-        What they were written with.
     entries
         The files; stored already.
     written
@@ -152,12 +150,8 @@ def replace_table(
 
     Parameters
     ----------
-    known
-        A snapshot of the table.
     definition
         Of the table from here on.
-    metadata
-        For the history.
     rows
         The new rows; None: none. Their files are deleted if they are proven not to be published.
 

@@ -101,8 +101,6 @@ class FileGroup:
     ----------
     added
         Data files; with a producer changelog files, too.
-    removed
-        Data files.
     producer
         What has recorded the changes of rows; None: nothing has.
     """
@@ -125,8 +123,6 @@ class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes
     ----------
-    files
-        The paths of data files.
     beside
         Paths of files that belong to them: changelog files, column files and deletion vectors.
     since, branch
@@ -185,8 +181,6 @@ class CommitRequest:
 
     Attributes
     ----------
-    kind
-        What it does.
     added
         Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
         count within this commit. Changelog files are among them (`recorded`).
@@ -205,8 +199,6 @@ class CommitRequest:
     relied_on
         Names of files that it rests on as if it removed them: it found rows there that are to be
         there still when it is published.
-    metadata
-        What the caller says about it.
     reader_features, writer_features
         Features that the table needs from this commit on.
     written

@@ -44,10 +44,6 @@ def restore(
 
     Parameters
     ----------
-    publisher
-        Of the branch.
-    known
-        A snapshot of the table.
     target
         The state that comes back; nothing after it is forgotten.
     message
@@ -103,10 +99,6 @@ def undo(
 
     Parameters
     ----------
-    publisher
-        Of the branch.
-    known
-        A snapshot of the table.
     undone
         The commit: the reference of a snapshot, which is to be the latest but for compactions, or
         the id of any.

@@ -50,12 +50,8 @@ def due_trees(
 
     Parameters
     ----------
-    trees
-        Files of the snapshot.
     options
         When trees are compacted, without what is due.
-    settings
-        Of the table.
     now_ms
         Milliseconds since 1970 UTC.
     """

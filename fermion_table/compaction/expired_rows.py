@@ -28,8 +28,6 @@ class ExpiredRows:
 
     Attributes
     ----------
-    expiry
-        Of the table.
     now_ms
         Milliseconds since 1970 UTC.
     """

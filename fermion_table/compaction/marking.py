@@ -52,8 +52,6 @@ class Marking:
         Runs from the newest to the oldest, of files that the compaction does not take.
     reader
         Of a request with a key.
-    store
-        Of the table.
     """
 
     def __init__(

@@ -126,10 +126,6 @@ class SmallFilesTask(CompactionTask):
     ----------
     schema
         The table's: what is written, and what the files are read as.
-    reader
-        Reads the group's files.
-    settings
-        How files are written.
     sort_by
         What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
     """

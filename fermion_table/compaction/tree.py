@@ -92,8 +92,6 @@ def plan_tree(
     ----------
     files
         All files of the tree.
-    options
-        When to compact.
     target_bytes
         What a file should have.
     is_full

@@ -38,8 +38,6 @@ class PlannedOn:
 
     Attributes
     ----------
-    store, key
-        Of the table.
     snapshot
         Whose live files are compacted.
     schema, schemas
@@ -59,16 +57,12 @@ class TreeChangelog:
 
     Attributes
     ----------
-    store
-        Of the table.
     snapshot
         That the compaction was planned on, without files.
     schema, schemas
         The table's, and those that the files were written with.
     settled, fresh
         The files that the changelog tells of before, and those that it tells of from then on.
-    bucket
-        Of the tree.
     keeps_equal
         Whether rows that did not change are recorded as updates.
     """

@@ -58,14 +58,8 @@ class TreeTask(CompactionTask):
     ----------
     schema, key
         The table's: what is written, and what rows are merged by.
-    reader
-        Reads the files.
-    settings
-        How files are written.
     snapshot_id
         The snapshot that the task was planned on.
-    bucket, total_buckets, level
-        Of the new run.
     rewrites, upgrades, drops, older
         See `TreePlan`.
     expired
@@ -240,8 +234,6 @@ def tree_tasks(
 
     Parameters
     ----------
-    entries
-        All live files of the snapshot.
     target_bytes
         What a file should have.
     now_ms

@@ -42,8 +42,6 @@ class Run:
     ----------
     level
         0, or the level whose only run it is.
-    size
-        Bytes of its files.
     """
 
     level: int

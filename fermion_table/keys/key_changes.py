@@ -128,8 +128,6 @@ def check_key_change(
 
     Parameters
     ----------
-    old, new
-        Two versions of a table's schema.
     has_rows
         Whether rows were written under the old one.
     has_retractions

@@ -49,8 +49,6 @@ def parse_key_options(
     ----------
     properties
         All of the table's; those of other families are left alone.
-    schema
-        The table's columns.
     primary_key
         Names of the key's columns, in its order.
     partition_columns

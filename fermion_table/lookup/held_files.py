@@ -116,11 +116,6 @@ class HeldFiles:
     ----------
     files_max, bytes_max
         How many files are open, and the memory of the keys, at most.
-
-    Attributes
-    ----------
-    rows
-        Of small files.
     """
 
     def __init__(
@@ -186,10 +181,6 @@ class HeldReader(SplitReader):
 
     Parameters
     ----------
-    request
-        What to read.
-    reader
-        Of the same scan.
     held
         Where files stay.
     """

@@ -96,14 +96,8 @@ class _Plan:
 
     Attributes
     ----------
-    trees
-        Its files.
-    bucket_counts
-        Of its partitions.
     runs
         Of the trees that were asked, from the newest to the oldest.
-    readers
-        By the columns asked for.
     live
         By file, the rows that are not deleted, where some are.
     """

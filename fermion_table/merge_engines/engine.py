@@ -80,10 +80,6 @@ class MergeEngine(ABC):
             Columns to fold, and those that decide: sequences, and the key's.
         groups
             The rows by key, and within a key from the oldest to the newest.
-        options
-            Of the table.
-        key_columns
-            Names of the key's columns.
         kinds
             Of all rows: ``int8``, shape (n,); None: no retraction is among them.
         is_oldest

@@ -145,8 +145,6 @@ def group_rows(
     times
         Numbers that order as the rows came: ``int64``, shape (n,); rows of the same number are in
         order of time already.
-    sequence
-        The sequence fields' columns.
     is_descending
         Whether the smallest value of a sequence field is the newest; nulls stay the oldest.
 
@@ -272,8 +270,6 @@ class GroupedColumn:
 
     Parameters
     ----------
-    values
-        Of all rows of the batch.
     taken_back
         Which rows are retractions: ``bool``, shape (n,); None: none is.
     ignores

@@ -38,8 +38,6 @@ def fold_group(
     ----------
     retracts
         Which rows are retractions: ``bool``, by row number; None: none is.
-    names
-        Of the batch's columns.
 
     Raises
     ------

@@ -49,8 +49,6 @@ def bucket_numbers(
         Of the bucket key, in its order, all of one length, without nulls.
     count
         Number of buckets, from 1 on.
-    names
-        Of the columns, for messages.
 
     Returns
     -------

@@ -33,11 +33,6 @@ CHANGE_TYPES = {
 def check_change_type(name: str, dtype: pa.DataType) -> None:
     """Refuse a column that can't hold change types.
 
-    Parameters
-    ----------
-    name
-        Of the column.
-
     Raises
     ------
     InvalidArgumentError
@@ -55,8 +50,6 @@ def row_kinds(
 
     Parameters
     ----------
-    name
-        Of the column, for messages.
     column
         Text, or a dictionary of texts.
     first_row

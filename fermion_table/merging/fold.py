@@ -29,12 +29,8 @@ def groups_by_key(rows: pa.RecordBatch, keys: pa.Array | np.ndarray, key: Primar
 
     Parameters
     ----------
-    rows
-        With the sequence fields.
     keys
         As of `PrimaryKey.keys` or `tree_keys`, or numbers that order as these do.
-    key
-        Of the table.
     """
     if not isinstance(keys, np.ndarray):
         keys = keys.to_numpy() if pa.types.is_int64(keys.type) else key_ranks(keys)
@@ -62,8 +58,6 @@ def fold(
         The columns that are folded, and those that `columns_to_merge` adds to them.
     groups
         The rows by key, and within a key from the oldest to the newest.
-    key
-        Of the table.
     kinds
         Kinds of the rows: ``int8``, shape (n,); None: no retraction is among them.
     is_oldest

@@ -38,8 +38,6 @@ def key_rows(
         Arrow data, a data frame or a dictionary with the key's columns, others are ignored; of a
         key of one column also an array, a series or a list of values; of any key a list of tuples
         in the key's order, or of dictionaries.
-    parameter
-        What messages call it.
     roles
         What messages call columns that are no columns of the primary key, by name.
     nullable

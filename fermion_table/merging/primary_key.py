@@ -180,8 +180,6 @@ def scanned_key(
 
     Parameters
     ----------
-    shown
-        What the rows are read under.
     stored
         The snapshot's own schema: it tells whether replaced rows are marked in its files.
     merges_level0

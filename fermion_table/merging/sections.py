@@ -33,8 +33,6 @@ class TreeFile:
     order
         The place of a level-0 run in time, greater for newer ones; files of one flush share it. It
         says nothing at higher levels.
-    size
-        Bytes.
     entry
         What the file is, for the caller.
     """
@@ -173,13 +171,7 @@ def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
 def overlapping_files(
     files: Iterable[TreeFile], others: Iterable[TreeFile]
 ) -> tuple[list[TreeFile], list[TreeFile]]:
-    """The files that may have keys in common with some others, and those that can't.
-
-    Parameters
-    ----------
-    others
-        Of the same tree.
-    """
+    """The files that may have keys in common with some others, and those that can't."""
     spans = cut_sections(others)
     ends = [span.max_key for span in spans]
     overlapping: list[TreeFile] = []

@@ -69,8 +69,6 @@ def other_counts(
     ----------
     live
         All files; not looked at where the setting never changed.
-    schema
-        The table's.
     """
     if not schema.bucket_counts:
         return {}

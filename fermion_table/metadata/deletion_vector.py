@@ -66,8 +66,6 @@ def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
     ----------
     vector
         Where the bytes are from, and how many rows they should mark.
-    num_rows
-        Of the data file.
 
     Raises
     ------
@@ -104,8 +102,6 @@ def write_vectors(
 
     Parameters
     ----------
-    num_rows
-        Of each data file.
     owned
         Whose the file is; None: nobody owns it.
 
@@ -159,8 +155,6 @@ def read_vector(
     ----------
     location
         Where its file lies.
-    num_rows
-        Of the data file.
     timeout_s
         Seconds for reading it, a second time too, from a storage that is not local.
 

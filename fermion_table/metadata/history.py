@@ -56,10 +56,6 @@ def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) 
 
     Parameters
     ----------
-    store
-        Of the table.
-    branch
-        Which history.
     start
         An id that was seen; None asks the pointer file. A directory is listed only when neither
         leads anywhere (or only to snapshot 0, behind which snapshots may have expired).

@@ -89,8 +89,6 @@ def schema_holding(schema_id: int, layout: Layout, field_id: int) -> int:
 
     Parameters
     ----------
-    schema_id
-        Of the data file.
     layout
         Of its column files.
     """
@@ -103,13 +101,7 @@ def schema_holding(schema_id: int, layout: Layout, field_id: int) -> int:
 def problem_beside(
     rows: int, bucket: int | None, files: Sequence[ColumnFile]
 ) -> tuple[str, str] | None:
-    """What is wrong with the column files of an entry: expected, found; None if nothing is.
-
-    Parameters
-    ----------
-    rows, bucket
-        Of the data file.
-    """
+    """What is wrong with the column files of an entry: expected, found; None if nothing is."""
     if bucket is not None:
         return "no column files in a primary-key table", f"{len(files)}"
     if len(files) > COLUMN_FILES_LIMIT:
@@ -127,11 +119,6 @@ def check_layouts(
     layouts: Iterable[Layout], schemas: Mapping[int, TableSchema], where: str
 ) -> None:
     """Refuse column files of fields that the schema they were written with does not have.
-
-    Parameters
-    ----------
-    where
-        The table, for the message.
 
     Raises
     ------

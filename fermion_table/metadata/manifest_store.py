@@ -92,13 +92,7 @@ def _is_big(entries: Sequence[Entry]) -> bool:
 
 
 class MetadataWriter:
-    """Writes the metadata objects of one commit, each content once however often it is tried.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    """
+    """Writes the metadata objects of one commit, each content once however often it is tried."""
 
     def __init__(self, store: AtomicStore) -> None:
         self._store = store
@@ -353,10 +347,6 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
 
     Parameters
     ----------
-    store
-        Of the table.
-    snapshot
-        Where to look.
     files
         Entries as `live_entries` gave them, or names of files. For an entry only manifests
         are opened that may hold it; a name means opening all.

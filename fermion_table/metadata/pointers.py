@@ -39,8 +39,6 @@ class Mark:
     ----------
     kept, recorded
         The first snapshot that has not expired, and the first changelog, which is no later one.
-    path
-        Of the object.
     """
 
     kept: int

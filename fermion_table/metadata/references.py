@@ -64,8 +64,6 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ----------
     name
         Also in the file's path.
-    snapshot_id, hash
-        What it names.
     created_ms, message
         When, by the writer's clock, and why.
     snapshot
@@ -124,8 +122,6 @@ def create_tag(
 
     Parameters
     ----------
-    store
-        Of the table.
     name
         Not in use.
     snapshot

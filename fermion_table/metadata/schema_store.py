@@ -65,8 +65,6 @@ class SchemaVersions(Mapping[int, TableSchema]):
 
     Parameters
     ----------
-    store
-        Of the table.
     snapshot
         Whose schema is the newest.
     """
@@ -105,8 +103,6 @@ class KeptVersions(Mapping[int, TableSchema]):
 
     Parameters
     ----------
-    versions
-        By id.
     own
         The schema of the state.
     """

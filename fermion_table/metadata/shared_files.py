@@ -102,13 +102,7 @@ def options_for(store: AtomicStore, location: str) -> dict[str, Any] | None:
 
 
 class SharedFiles:
-    """Tells where the files of a table's entries lie.
-
-    Parameters
-    ----------
-    store
-        Of the table.
-    """
+    """Tells where the files of a table's entries lie."""
 
     def __init__(self, store: AtomicStore) -> None:
         self._store = store

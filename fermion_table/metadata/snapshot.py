@@ -386,8 +386,6 @@ def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Sna
 
     Parameters
     ----------
-    data
-        Stored bytes.
     path
         Names the object in messages.
     keep_unknown

@@ -61,8 +61,6 @@ def resolve_version(
 
     Parameters
     ----------
-    store
-        Of the table.
     version
         None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
         tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
@@ -99,8 +97,6 @@ def find_version(
 
     Parameters
     ----------
-    store
-        Of the table.
     version
         As `resolve_version` takes it.
     branch

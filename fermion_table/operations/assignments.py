@@ -119,12 +119,8 @@ def read_text(
 
     Parameters
     ----------
-    field
-        The column that is set.
     names
         The columns that the expression sees.
-    where
-        For messages.
     words
         Other words of which none can be in a text that is a value.
 
@@ -238,10 +234,6 @@ def evaluated(
     ----------
     batch
         The rows that expressions and functions see.
-    field
-        The column.
-    where
-        What sets it, for messages.
 
     Raises
     ------

@@ -29,17 +29,7 @@ Made = Mapping[str, tuple[Entry, TableSchema]]
 
 
 class ColumnChange(ABC):
-    """Values of columns, in files beside the data files.
-
-    Parameters
-    ----------
-    publisher
-        Of the branch.
-    action
-        What it is called in messages.
-    metadata
-        For the history.
-    """
+    """Values of columns, in files beside the data files."""
 
     def __init__(self, publisher: Publisher, action: str, metadata: CommitMetadata) -> None:
         self.publisher = publisher
@@ -60,8 +50,6 @@ class ColumnChange(ABC):
 
         Parameters
         ----------
-        schemas
-            Of the snapshot.
         schema
             Of the table from the commit on.
         entries
@@ -70,11 +58,6 @@ class ColumnChange(ABC):
 
     def publish(self, known: Snapshot) -> Snapshot:
         """Make the files, and commit them.
-
-        Parameters
-        ----------
-        known
-            A snapshot of the table.
 
         Raises
         ------

@@ -27,10 +27,6 @@ class ColumnExpressions:
     expressions
         By the name of the new column: SQL, `lit`, `fermion.col`, or a
         ``pyarrow.compute.Expression``.
-    columns
-        The new columns.
-    where
-        Who asks, for messages.
 
     Raises
     ------
@@ -114,8 +110,6 @@ def schema_of_expressions(
     ----------
     expressions
         As `ColumnExpressions` takes them.
-    given
-        The columns of the rows.
 
     Raises
     ------

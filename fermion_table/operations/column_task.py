@@ -175,8 +175,6 @@ def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.Record
     ----------
     places
         ``int64``, ascending.
-    count
-        Rows of the result.
     """
     if len(places) == count:
         return values

@@ -101,10 +101,6 @@ class Computation(NamedTuple):
     ----------
     function
         From a record batch to the new columns of its rows.
-    read
-        The columns that it is given.
-    columns
-        The new ones.
     batch_rows
         Rows a call, at most.
     """
@@ -122,8 +118,6 @@ class ComputedColumns(ColumnChange):
     ----------
     publisher, metadata
         As of a `ColumnChange`.
-    computation
-        What is computed.
     threads
         Files computed side by side; None takes the number of processors.
     progress

@@ -56,8 +56,6 @@ class Matched:
 
     Attributes
     ----------
-    entry
-        The file.
     rows
         By their numbers in the file.
     is_whole
@@ -105,10 +103,6 @@ class Draft:
 
     Parameters
     ----------
-    store
-        Of the table.
-    base
-        The snapshot.
     cache, written
         What the drafts of one transaction share: rows found, and the files written for it.
     """

@@ -54,8 +54,6 @@ class FilledColumns(ColumnChange):
     ----------
     publisher, metadata
         As of a `ColumnChange`.
-    data
-        Any Arrow producer.
     on
         Columns that tell the rows; none: the ids of rows, in `ROW_ID`.
     columns

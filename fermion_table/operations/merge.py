@@ -57,10 +57,6 @@ class Merge:
 
     Parameters
     ----------
-    source
-        The rows to merge.
-    clauses
-        What happens to which rows.
     publisher
         Of the branch, if columns that only the source has are added to the table; else None.
 

@@ -193,8 +193,6 @@ class MergeSides:
 
     Attributes
     ----------
-    schema
-        Of the table.
     source
         Of the source; names are unique.
     merge
@@ -226,17 +224,11 @@ class BoundClause:
 
     Attributes
     ----------
-    clause, sides
-        What it was made of.
     condition
         None selects every row.
     values
         What is set, by column; columns of the table that are not here stay as they are, or get
         their default where rows are inserted.
-    asked
-        Columns that the condition reads.
-    read
-        Columns that the values read.
     """
 
     clause: Clause

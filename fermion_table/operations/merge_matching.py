@@ -75,10 +75,6 @@ class BoundMerge:
 
     Attributes
     ----------
-    sides
-        What is merged.
-    source
-        The rows of the source.
     keys
         Theirs, as the table's columns have them.
     clauses
@@ -123,8 +119,6 @@ class BoundMerge:
         ----------
         data
             Rows of the table, with the columns that conditions read.
-        rows, source_rows
-            Their pairs.
 
         Raises
         ------
@@ -177,8 +171,6 @@ class BoundMerge:
 
         Parameters
         ----------
-        count
-            How many rows there are.
         sides
             What conditions see of them: columns of ``target``, ``source`` or both, and row numbers.
         """
@@ -215,13 +207,7 @@ class BoundMerge:
 
 
 class Evaluation:
-    """One run of a merge over the rows of a table.
-
-    Parameters
-    ----------
-    merge
-        What is merged.
-    """
+    """One run of a merge over the rows of a table."""
 
     def __init__(self, merge: BoundMerge) -> None:
         self.merge = merge

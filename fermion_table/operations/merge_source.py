@@ -118,8 +118,6 @@ def key_filter(
     ----------
     names
         The table's columns, in the order of the keys.
-    types
-        Of those columns.
     """
     parts = [
         _values_filter(Column((name,)), values, types[name])

@@ -25,8 +25,6 @@ def write_changed(
 
     Parameters
     ----------
-    kept
-        The rows that are written.
     changed
         Those of them that `change` makes others of.
 

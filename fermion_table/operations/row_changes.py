@@ -118,8 +118,6 @@ class Addition(_NewFiles):
     ----------
     entries
         The files; stored already.
-    schema
-        What they were written with.
     """
 
     entries: tuple[Entry, ...]
@@ -164,10 +162,6 @@ class MergingAddition(_NewFiles):
     ----------
     entries
         The files; stored already.
-    merge
-        What they were written with.
-    publisher
-        Of the branch.
     """
 
     entries: tuple[Entry, ...]
@@ -292,8 +286,6 @@ class Deletion(_Filtered):
 
     Parameters
     ----------
-    given
-        The filter.
     kind
         ``overwrite`` where new rows take their place.
     """
@@ -317,15 +309,7 @@ class Deletion(_Filtered):
 
 
 class Update(_Filtered):
-    """The rows that a filter selects get other values.
-
-    Parameters
-    ----------
-    given
-        The filter.
-    assignments
-        What each column is set to.
-    """
+    """The rows that a filter selects get other values."""
 
     kind: Kind = "upsert"
 

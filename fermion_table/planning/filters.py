@@ -42,15 +42,7 @@ from fermion_table.schema.selection import BATCH_ID, queryable_fields
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """A filter bound to a table's schema.
-
-    Attributes
-    ----------
-    expression
-        The whole.
-    parts
-        Its conjuncts.
-    """
+    """A filter bound to a table's schema."""
 
     expression: Expression
     parts: tuple[Expression, ...]
@@ -190,8 +182,6 @@ class Unit:
 
     Attributes
     ----------
-    rows
-        How many there are.
     min, max
         Keys of bounds, both inclusive.
     nulls

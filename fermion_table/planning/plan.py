@@ -83,8 +83,6 @@ class LazySplits(Sequence[Split]):
     ----------
     count, rows, bytes
         How many there are, and what `ScanPlan` says of them.
-    make
-        Makes them.
     """
 
     def __init__(
@@ -223,8 +221,6 @@ def plan_scan(
 
     Parameters
     ----------
-    entries
-        Live files.
     schemas
         Those that the files were written with, by id.
     schema
@@ -532,12 +528,8 @@ class LiveFiles:
 
     Parameters
     ----------
-    store
-        Of the table.
     tail
         Entries that the snapshot holds itself.
-    references
-        The manifests to read.
     """
 
     def __init__(

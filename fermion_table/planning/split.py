@@ -564,8 +564,6 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
 
     Parameters
     ----------
-    schema
-        Of what comes back.
     split
         The file, or one like it.
     """

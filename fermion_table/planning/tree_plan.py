@@ -110,8 +110,6 @@ def plan_trees(
     ----------
     entries
         The files that may hold rows of the keys that the filter selects.
-    key
-        Of the table.
     schemas, schema, chosen
         As for `plan_scan`.
     mode

@@ -42,8 +42,6 @@ class WholeBatch(NamedTuple):
 
     Attributes
     ----------
-    batch_id
-        Its id.
     rows
         Without the virtual columns.
     positions

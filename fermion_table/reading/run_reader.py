@@ -99,8 +99,6 @@ def run_batches(
         A `merging_reader`.
     threads
         For decoding a file.
-    numbers
-        By location.
     rows
         By location: read these rows of a file, deleted or not; of other files those that are not
         deleted.

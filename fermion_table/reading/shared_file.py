@@ -41,17 +41,7 @@ class FileAtHand:
 
 
 class SharingReader(SplitReader):
-    """Reads the file at hand.
-
-    Parameters
-    ----------
-    request
-        What to read.
-    reader
-        Of the same scan.
-    files
-        Closes the file.
-    """
+    """Reads the file at hand."""
 
     __slots__ = ("_files",)
 

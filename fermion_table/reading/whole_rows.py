@@ -30,10 +30,6 @@ def whole_row_reader(
     ----------
     entries
         The files, all with batches or all without.
-    store
-        Of the table.
-    schema
-        What the rows are read as.
     schemas
         What the files were written with, by id.
     """
@@ -55,12 +51,8 @@ def column_reader(
 
     Parameters
     ----------
-    fields
-        What is read, pruned below structs.
     table_fields
         The top-level fields that those are of, whole.
-    entries, store, schemas
-        As of `whole_row_reader`.
     key
         Of a primary-key table: what rows are merged by.
     """

@@ -57,8 +57,6 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
 
     Attributes
     ----------
-    scan
-        What it reads.
     last_scan
         The last one that was asked for: its `explain` and `io_stats` show what was pushed down.
     """

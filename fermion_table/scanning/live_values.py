@@ -34,8 +34,6 @@ class LiveValues:
 
     Attributes
     ----------
-    store
-        Of the table.
     snapshot
         May be replaced by a later one, when a commit is retried.
     """

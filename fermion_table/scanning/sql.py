@@ -52,13 +52,9 @@ class SqlResult(ArrowRows):
         One statement that reads.
     scans
         What it reads by name; or what gives the scan of a name in the query.
-    where
-        Who asks, for messages.
 
     Attributes
     ----------
-    query
-        The text.
     scans
         What it reads, by name: their `Scan.io_stats` tell how much was read.
 

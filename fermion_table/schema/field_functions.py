@@ -23,8 +23,6 @@ class FieldFunction:
 
     Attributes
     ----------
-    name
-        The function.
     delimiter
         Of ``listagg``.
     distinct

@@ -161,8 +161,6 @@ def schema_from_arrow(
         `transforms.PartitionTransform`.
     primary_key, sort_by
         Names of top-level columns.
-    properties
-        The table's settings.
     reuse_ids
         Take the field ids of the schema's own metadata instead of giving new ones.
 

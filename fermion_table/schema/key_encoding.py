@@ -106,8 +106,6 @@ def encode_keys(columns: Sequence[pa.Array], names: Sequence[str] = ()) -> pa.La
     ----------
     columns
         The key columns in the key's order, all of one length, without nulls.
-    names
-        Theirs, for messages.
 
     Raises
     ------

@@ -52,8 +52,6 @@ class RecordExpiry:
 
         Parameters
         ----------
-        dtype
-            Of the column.
         now_ms
             Milliseconds since 1970 UTC.
         """
@@ -63,11 +61,6 @@ class RecordExpiry:
 
 def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> RecordExpiry | None:
     """Read and check the settings; None: rows do not expire.
-
-    Parameters
-    ----------
-    columns
-        Types by name.
 
     Raises
     ------
@@ -172,8 +165,6 @@ class KeyOptions:
         Number of buckets.
     bucket_key
         Columns by which rows are assigned to buckets.
-    merge_engine
-        What the rows of one key become.
     ignore_delete
         Whether retractions are dropped before anything else.
     sequence_fields
@@ -188,8 +179,6 @@ class KeyOptions:
         Whether a deletion removes the whole row, of ``partial_update`` and ``aggregation``.
     removing_sequences
         Of ``partial_update``: sequences of groups by which a deletion removes the whole row.
-    changelog_producer
-        What records changes.
     row_deduplicate
         Whether rows that did not change are left out of what compactions record.
     changelogs_retained, changelog_age_ms

@@ -226,10 +226,6 @@ class StoredType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         A nested kind, or ``arrow``.
     fields
         Children with ids, in Arrow's order; a map's are key and value.
-    length
-        Of a fixed-size list.
-    keys_sorted
-        Of a map.
     arrow, text
         The message (`message_of`), and the type in words.
     """

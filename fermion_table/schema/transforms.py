@@ -228,8 +228,6 @@ def source_range(
 
     Parameters
     ----------
-    dtype
-        The column's type.
     low, high
         Smallest and greatest partition value, inclusive.
 

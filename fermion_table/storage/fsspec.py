@@ -72,10 +72,6 @@ class FsspecStore:
 
     Parameters
     ----------
-    url
-        The table's directory.
-    storage_options
-        For fsspec.
     access
         See `StorageAccess`.
     """

@@ -159,8 +159,6 @@ class _Shape:
 
     Attributes
     ----------
-    known
-        Keys of the struct.
     nested
         The struct that each key holds, or holds a list of, if it can keep unknown keys too.
     """
@@ -270,10 +268,6 @@ def encode_checked(
 
     Parameters
     ----------
-    encode
-        Makes the bytes.
-    path
-        Where they are to be stored.
     decode
         The reader's function; it is given the bytes and the path.
 

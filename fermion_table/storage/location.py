@@ -49,8 +49,6 @@ def open_store(
     ----------
     location
         A local path, or a URL that fsspec knows (``file://`` is local too).
-    storage_options
-        For fsspec.
     durability
         Of a local store: ``full``, or ``fast`` without fsync.
     access

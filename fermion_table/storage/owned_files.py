@@ -44,8 +44,6 @@ class _File:
     ----------
     seen_at
         When it was last known to be there, by ``time.monotonic``.
-    writer
-        What writes it.
     is_held
         Whether a snapshot may name it, so that its owner must not delete it.
     is_taken

@@ -34,8 +34,6 @@ def create_by_rename(filesystem: Any, full: str, data: bytes) -> CreateResult:
     ----------
     filesystem
         fsspec's ``WebHDFS``, or that of `fermion.io.hdfs`.
-    full
-        The path within it.
 
     Raises
     ------

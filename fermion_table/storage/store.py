@@ -102,8 +102,6 @@ class StoredObject:
     ----------
     path
         Relative to the table.
-    size
-        Bytes.
     modified_ms
         Milliseconds since 1970 UTC by the storage's clock, None when it does not say.
     """
@@ -121,8 +119,6 @@ class UnfinishedUpload:
     ----------
     path
         Of the object that it is to become, relative to the table.
-    id
-        The storage's.
     begun_ms
         Milliseconds since 1970 UTC by the storage's clock.
     """

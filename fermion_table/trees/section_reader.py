@@ -37,8 +37,6 @@ class KeyedRows:
 
     Attributes
     ----------
-    rows
-        The columns that were asked for.
     keys
         The key of each row (see `PrimaryKey.tree_keys`).
     kinds

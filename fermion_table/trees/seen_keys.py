@@ -90,13 +90,7 @@ class Packing:
 
 
 class SeenKeys:
-    """The keys of the runs of a section that were read.
-
-    Parameters
-    ----------
-    key
-        Of the table.
-    """
+    """The keys of the runs of a section that were read."""
 
     def __init__(self, key: PrimaryKey) -> None:
         self._key = key

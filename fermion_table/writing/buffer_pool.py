@@ -48,8 +48,6 @@ class Buffer:
     ----------
     owner
         The writer, which the pool does not keep alive.
-    tree
-        Where the rows belong.
     """
 
     owner: weakref.ref[BufferOwner]

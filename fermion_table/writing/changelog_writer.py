@@ -29,10 +29,6 @@ class ChangelogWriter:
     ----------
     owned
         Whose the files are, to delete after an error.
-    schema
-        What the files are written with.
-    settings
-        How.
     """
 
     def __init__(
@@ -58,12 +54,8 @@ class ChangelogWriter:
 
         Parameters
         ----------
-        partition, bucket
-            The tree.
         changes
             In the order of time.
-        sequence_offset, total_buckets
-            Of all entries.
 
         Returns
         -------

@@ -83,8 +83,6 @@ def placed(
     ----------
     made
         Of `write_column_file`.
-    columns
-        What the file was written with.
     schema
         Of the table from the commit on; columns are matched by name.
     schemas

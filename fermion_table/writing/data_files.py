@@ -34,8 +34,6 @@ class EntryMaker:
 
     Parameters
     ----------
-    schema
-        The table's.
     statistics_columns
         Columns whose statistics are kept beyond the usual ones: names or dotted paths.
     """
@@ -172,19 +170,11 @@ class DataFiles:
 
     Parameters
     ----------
-    owned
-        Whose the files are.
-    schema
-        What they are written with.
-    settings
-        How.
     stripe_bytes
         Of a stripe, where the file options do not say it; None: their default.
 
     Attributes
     ----------
-    arrow
-        The columns of a file.
     target_bytes
         Size that a file should have.
     """

@@ -41,8 +41,6 @@ class WriteBuffer:
 
     Parameters
     ----------
-    order
-        How rows are sorted.
     bytes_max
         Arrow bytes kept; sorting needs as much again.
     """

@@ -61,8 +61,6 @@ def without_nulls(
 
     Parameters
     ----------
-    rows
-        All columns of the table.
     kinds
         Of the rows: ``int8``, shape (n,).
     """

@@ -102,13 +102,7 @@ def split_batch(
 
 
 def partition_of(rows: pa.RecordBatch, schema: TableSchema, values: tuple[Any, ...]) -> Partition:
-    """The partition that all of some rows belong to.
-
-    Parameters
-    ----------
-    values
-        Those of its entries.
-    """
+    """The partition that all of some rows belong to."""
     ((partition, _),) = split_batch(rows.slice(0, 1), partition_columns(schema))
     return replace(partition, values=values)
 
@@ -164,15 +158,8 @@ class IncomingRows:
 
     Parameters
     ----------
-    schema
-        Of the table.
     fills_defaults
         Whether columns that the data lacks get their write default, not null.
-
-    Attributes
-    ----------
-    arrow
-        The columns of the rows made.
     """
 
     def __init__(self, schema: TableSchema, *, fills_defaults: bool = True) -> None:

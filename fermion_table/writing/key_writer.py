@@ -247,10 +247,6 @@ class _Runs:
 
     Parameters
     ----------
-    trees
-        Writes the files.
-    key
-        Of the table.
     bucket_counts
         See `KeyWriter`.
     changes

@@ -67,12 +67,6 @@ class TreeWriter:
     ----------
     owned
         Whose the files are, to delete after an error.
-    schema
-        What the files are written with.
-    key
-        Of the table.
-    settings
-        How.
     """
 
     def __init__(
@@ -106,16 +100,12 @@ class TreeWriter:
 
         Parameters
         ----------
-        partition, bucket, level
-            Where the run belongs.
         batches
             The rows, all of the table's columns, each batch and all of them sorted by key; rows
             of one key from the oldest to the newest. Kinds are ``int8``, shape (n,); None: no
             retraction is among the rows.
         has_kinds
             Whether the files get a column of kinds: needed where rows are retractions.
-        sequence_offset
-            Of all entries.
         source
             What the entries say wrote the files; None: that of the settings.
         total_buckets

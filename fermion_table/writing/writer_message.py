@@ -106,8 +106,6 @@ class Origin:
 
     Attributes
     ----------
-    schema
-        What the files are written with.
     table_uuid, base_id, branch
         See `WriterMessage`.
     """
