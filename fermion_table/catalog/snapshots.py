@@ -19,8 +19,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, described
 from fermion_table.catalog.names import Name, TableName, parts_of, table_name
 from fermion_table.catalog.rows import time_now
-from fermion_table.catalog.snapshot_list import Changed, SnapshotList
-from fermion_table.catalog.snapshot_rows import SnapshotRow, State
+from fermion_table.catalog.snapshot_list import Changed, SnapshotList, SnapshotRow, State
 from fermion_table.catalog.table_list import TableList
 from fermion_table.catalog.tables import Tables
 from fermion_table.catalog.walking import uuid_of

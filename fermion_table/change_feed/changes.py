@@ -35,10 +35,9 @@ from fermion_table.change_feed.recorded_changes import RecordedChanges
 from fermion_table.change_feed.recorded_interval import RecordedInterval, producer_of
 from fermion_table.change_feed.row_difference import pick_rows, rows_apart
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
-from fermion_table.metadata.history import until_expiry
+from fermion_table.metadata.history import dropped_fields, until_expiry
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import changelog_entries, live_entries
-from fermion_table.metadata.schema_store import dropped_fields
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Producer, Snapshot
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.plan import splits_of

@@ -24,7 +24,7 @@ from fermion_table.schema.key_encoding import decode_keys
 from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.storage.store import AtomicStore
-from fermion_table.trees.sorted_keys import distinct, keys_of
+from fermion_table.trees.seen_keys import distinct, keys_of
 
 KEYS_AT_ONCE = 16_384
 """Keys that are looked up together: their rows, before and after, are in memory."""

@@ -10,11 +10,10 @@ from functools import partial
 import fermion
 from fermion.errors import FermionError
 from fermion_table.checks.verify import Problem, VerifyReport, verify
-from fermion_table.metadata.history import latest
+from fermion_table.metadata.history import SchemaVersions, latest
 from fermion_table.metadata.manifest import Entry, schema_holding
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_branch_names
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.reading.split_reader import check_identity

@@ -18,9 +18,9 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import TableError
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry, fields_by_file
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
 from fermion_table.metadata.snapshot import LEFT_OUT, Snapshot
 from fermion_table.schema.field_widening import ranges_lost

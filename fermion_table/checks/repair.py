@@ -27,7 +27,7 @@ from fermion_table.checks.missing_files import (
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import list_ids
+from fermion_table.metadata.history import SchemaVersions, list_ids
 from fermion_table.metadata.manifest import data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     live_entries,
@@ -43,7 +43,6 @@ from fermion_table.metadata.references import (
     snapshot_of,
     tag_names,
 )
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import LEFT_OUT, Snapshot, decode_snapshot
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.location import open_store

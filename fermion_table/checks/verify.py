@@ -1,4 +1,4 @@
-"""Verifying a table: every snapshot, its parent's hash, its manifests, its data files."""
+"""Verifying a table: snapshots, parents' hashes, manifests, sorted runs of trees, data files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from fermion.display import short_repr
-from fermion_table.checks.trees import check_trees
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
+from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_counts
-from fermion_table.metadata.history import list_ids
+from fermion_table.metadata.history import SchemaVersions, list_ids
 from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
@@ -27,7 +28,6 @@ from fermion_table.metadata.manifest import (
 from fermion_table.metadata.manifest_store import inherited, manifests_of, read_stored
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
 from fermion_table.metadata.snapshot import (
     SchemaReference,
@@ -47,6 +47,52 @@ from fermion_table.storage.paths import (
     snapshot_path,
 )
 from fermion_table.storage.store import AtomicStore
+
+
+def check_trees(entries: Iterable[Entry]) -> Iterator[CorruptMetadata]:
+    """What is wrong with the trees of a table: each run has files without keys in common.
+
+    Parameters
+    ----------
+    entries
+        Live files, with what they inherit; those without a bucket belong to no tree.
+
+    Yields
+    ------
+    CorruptMetadata
+        Names the file, or the run; one a tree.
+    """
+    trees: dict[tuple[Any, ...], list[TreeFile]] = {}
+    for entry in entries:
+        if entry.bucket is None:
+            continue
+        if not _has_bounds(entry):
+            found = f"{entry.min_key!r} to {entry.max_key!r} at level {entry.level}"
+            yield CorruptMetadata(entry.file, "a level and bounds of keys", found)
+            continue
+        trees.setdefault((entry.partition, entry.bucket), []).append(_tree_file(entry))
+    for (partition, bucket), files in trees.items():
+        try:
+            sorted_runs(files)
+        except CorruptMetadata as error:
+            where = f"{error.path} of bucket {bucket} of partition {partition!r}"
+            yield CorruptMetadata(where, error.expected, error.found)
+
+
+def _has_bounds(entry: Entry) -> bool:
+    return isinstance(entry.min_key, str) and isinstance(entry.max_key, str) and entry.level >= 0
+
+
+def _tree_file(entry: Entry) -> TreeFile:
+    """A file whose keys are compared as texts: hexadecimal digits order as the bytes do."""
+    return TreeFile(
+        min_key=entry.min_key,
+        max_key=entry.max_key,
+        level=entry.level,
+        order=entry.sequence_number if entry.level == 0 else 0,
+        size=entry.size,
+    )
+
 
 CheckFile = Callable[[Entry], Iterable[str]]
 ManifestKey = tuple[str, str, int, int]

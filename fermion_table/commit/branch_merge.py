@@ -34,7 +34,14 @@ from fermion_table.commit.fit import misfit
 from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.errors import CommitConflict
 from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.history import (
+    SchemaVersions,
+    latest,
+    load_table_schema,
+    reader_features,
+    version_of,
+    walk,
+)
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import (
     MetadataWriter,
@@ -48,12 +55,6 @@ from fermion_table.metadata.references import (
     load_branch,
     missing_name,
     snapshot_of,
-)
-from fermion_table.metadata.schema_store import (
-    SchemaVersions,
-    load_table_schema,
-    reader_features,
-    version_of,
 )
 from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
 from fermion_table.moments import now_ms

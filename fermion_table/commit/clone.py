@@ -19,11 +19,10 @@ from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.metadata.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
-from fermion_table.metadata.history import load_schema, table_exists
+from fermion_table.metadata.history import load_schema, load_table_schema, table_exists
 from fermion_table.metadata.manifest import ColumnFile, DeletionVector, Entry
 from fermion_table.metadata.manifest_store import live_entries, read_stored
 from fermion_table.metadata.references import create_tag, delete_tag, load_tag, snapshot_of
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.shared_files import (
     CLONE_OF,
     CLONE_ROOTS,

@@ -18,10 +18,9 @@ from fermion_table.commit.request import NewSchema, WrittenFiles, check_names_on
 from fermion_table.errors import CorruptMetadata, MissingDataFile
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
-from fermion_table.metadata.history import latest, load_parent
+from fermion_table.metadata.history import SchemaVersions, latest, load_parent
 from fermion_table.metadata.manifest import Entry, data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import locate, manifest_files
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.plan import LiveFiles
 from fermion_table.schema.schema import TableSchema, decode_schema

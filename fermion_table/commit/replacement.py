@@ -24,10 +24,9 @@ from fermion_table.commit.request import (
 )
 from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.keys.key_changes import with_key
-from fermion_table.metadata.history import table_exists
+from fermion_table.metadata.history import load_table_schema, reader_features, table_exists
 from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import load_table_schema, reader_features
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.schema.from_arrow import PartitionBy, schema_from_arrow

@@ -16,11 +16,16 @@ from fermion_table.commit.fast_forward import Difference, difference
 from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchema
 from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.errors import CommitConflict, VersionNotFound
-from fermion_table.metadata.history import load_parent, load_snapshot, until_expiry, walk
+from fermion_table.metadata.history import (
+    load_parent,
+    load_snapshot,
+    load_table_schema,
+    until_expiry,
+    walk,
+)
 from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import create_tag, delete_tag
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import unique_name

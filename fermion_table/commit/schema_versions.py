@@ -13,9 +13,9 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.keys.key_changes import check_key_change, undecided_defaults, with_bucket_counts
+from fermion_table.metadata.history import load_table_schema, version_of
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import load_table_schema, version_of
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.scanning.live_values import LiveValues

@@ -22,9 +22,8 @@ from fermion_table.compaction.task import (
     CompactionTask,
     slim,
 )
-from fermion_table.metadata.history import expiry_guard
+from fermion_table.metadata.history import SchemaVersions, expiry_guard
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.plan import splits_of

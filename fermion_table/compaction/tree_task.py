@@ -11,12 +11,12 @@ from itertools import chain
 import msgspec
 
 from fermion.engine import iterate_ahead
-from fermion_table.compaction.due import due_trees
 from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
 from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
 from fermion_table.compaction.tree_changelog import PlannedOn, TreeChangelog, tree_changelog
+from fermion_table.compaction.universal import due_trees
 from fermion_table.merge_engines.key_groups import Unfoldable, is_retraction
 from fermion_table.merging.fold import keeps_retractions
 from fermion_table.merging.primary_key import PrimaryKey

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from fermion import ChunkFlag
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry, FieldStatistics, schema_holding
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.schema.transforms import transformed

@@ -10,10 +10,9 @@ import msgspec
 
 from fermion.display import LINE_LENGTH, counted, html_table, more, shortened
 from fermion_table.errors import CorruptMetadata
-from fermion_table.metadata.history import load_parent
+from fermion_table.metadata.history import load_parent, load_table_schema
 from fermion_table.metadata.manifest import ids_in
 from fermion_table.metadata.manifest_store import first_added
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.difference import action_text, changes_in_words, schema_changes
 from fermion_table.storage.store import AtomicStore

@@ -23,7 +23,7 @@ from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column
 from fermion_table.inspection.history_log import commit_changes
 from fermion_table.inspection.refs import Branches
-from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.history import SchemaVersions, latest, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import (
@@ -31,7 +31,6 @@ from fermion_table.metadata.references import (
     list_tags,
     snapshot_of,
 )
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Deltas, Snapshot, Totals
 from fermion_table.schema.schema import has_buckets
 from fermion_table.storage.store import AtomicStore

@@ -17,9 +17,9 @@ from fermion_table.change_feed.recorded_interval import RecordedInterval, produc
 from fermion_table.commit.fast_forward import difference
 from fermion_table.errors import VersionNotFound
 from fermion_table.merging.primary_key import primary_key_of
+from fermion_table.metadata.history import SchemaVersions, load_table_schema
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import SchemaVersions, load_table_schema
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot, Totals
 from fermion_table.planning.filters import table_filter
 from fermion_table.schema.difference import SchemaChange, schema_changes

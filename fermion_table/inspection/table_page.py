@@ -21,8 +21,7 @@ from fermion_table.change_feed.changes import CHANGE_FIELDS, CHANGE_TYPE
 from fermion_table.inspection.description import known_nulls
 from fermion_table.inspection.history_log import commit_changes, counted
 from fermion_table.inspection.table_difference import TableDiff, table_difference
-from fermion_table.metadata.history import walk
-from fermion_table.metadata.schema_store import load_table_schema
+from fermion_table.metadata.history import load_table_schema, walk
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import time_text
 from fermion_table.scanning.scan import Scan

@@ -13,11 +13,10 @@ from fermion.display import short_repr
 from fermion_table.inspection.entry_columns import partition_column, statistics_column
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
-from fermion_table.metadata.history import walk
+from fermion_table.metadata.history import SchemaVersions, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_tags
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot, Totals
 from fermion_table.schema.difference import schema_changes
 from fermion_table.schema.schema import TableSchema, describe_field

@@ -23,7 +23,7 @@ from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES, LOOKUP_ROWS_BYTES
 from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest
 from fermion_table.reading.split_reader import SplitReader, Uncounted
-from fermion_table.trees.sorted_keys import Keys
+from fermion_table.trees.seen_keys import Keys
 
 ROWS_PER_ASKED = 1_024
 """A file is decoded once it was asked for one row in so many."""

@@ -34,7 +34,7 @@ from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.schema.selection import ROW_KIND
 from fermion_table.schema.transforms import plain, transformed
 from fermion_table.storage.store import AtomicStore, in_time
-from fermion_table.trees.sorted_keys import (
+from fermion_table.trees.seen_keys import (
     Keys,
     distinct,
     is_up_to,

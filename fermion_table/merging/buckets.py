@@ -27,9 +27,8 @@ import pyarrow.types as pat
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, is_number
-from fermion_table.schema.murmur import hash_integers, hash_texts
 from fermion_table.schema.properties import NUMBER_MAX
-from fermion_table.schema.transforms import plain, shortest_bytes
+from fermion_table.schema.transforms import hash_integers, hash_texts, plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
 
 _SIGN = np.uint64(1 << 63)

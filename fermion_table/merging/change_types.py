@@ -16,7 +16,7 @@ from fermion_table.merge_engines.key_groups import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
 )
-from fermion_table.schema.type_kinds import is_text
+from fermion_table.schema.widening import is_text
 
 CHANGE_NAMES = ("insert", "update_preimage", "update_postimage", "delete")
 """The names of the row kinds, 0 to 3."""

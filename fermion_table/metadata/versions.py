@@ -18,6 +18,7 @@ from fermion_table.metadata.history import (
     list_ids,
     load_recorded,
     load_snapshot,
+    load_table_schema,
     no_such_snapshot,
     try_load,
 )
@@ -28,7 +29,6 @@ from fermion_table.metadata.references import (
     missing_name,
     snapshot_of,
 )
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import Moment, milliseconds, moment_of
 from fermion_table.storage.paths import MAIN, snapshot_path, tag_path

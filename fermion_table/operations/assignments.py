@@ -19,7 +19,6 @@ from fermion.engine import copied_array, is_of_pandas, one_batch, take_batch_row
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.sql_expressions import SqlExpression
-from fermion_table.operations.whole_tables import whole_table
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import Field, Path, TableSchema
@@ -316,3 +315,24 @@ def _repeated(value: Any, count: int, field: Field, shown: str) -> pa.Array:
         return repeat(pa.array([value], dtype)[0], count)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(f"{shown}: {value!r} is no {dtype}: {error}") from None
+
+
+def whole_table(rows: pa.Table, where: str) -> pa.RecordBatch:
+    """All rows of a table in one batch; a copy where there are several.
+
+    Raises
+    ------
+    InvalidArgumentError
+        They do not fit; names ``where``.
+    """
+    batches = [batch for batch in rows.to_batches() if batch.num_rows]
+    if not batches:
+        empty = [nulls(field.type, 0) for field in rows.schema]
+        return pa.RecordBatch.from_arrays(empty, schema=rows.schema)
+    try:
+        return one_batch(batches)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(
+            f"{where}: {error}; give fewer rows at a time, or use large_string, large_binary, "
+            "large_list or dictionaries with wider indices"
+        ) from error

@@ -15,10 +15,9 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.errors import CommitConflict
-from fermion_table.metadata.history import until_expiry
+from fermion_table.metadata.history import SchemaVersions, until_expiry
 from fermion_table.metadata.manifest import COLUMN_FILES_LIMIT, Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import COLUMN_FILES, Snapshot
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.owned_files import OwnedFiles

@@ -22,11 +22,11 @@ from fermion.engine import (
 from fermion.predicate import RowRanges
 from fermion_table.errors import ColumnFunctionError
 from fermion_table.metadata.manifest import Entry
-from fermion_table.operations.whole_tables import whole_table
+from fermion_table.operations.assignments import whole_table
 from fermion_table.planning.plan import splits_of
 from fermion_table.planning.split import ReadRequest
-from fermion_table.reading.batch_stream import whole_batches
 from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.whole_rows import whole_batches
 from fermion_table.schema.conversion import find_null
 from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import TableSchema

@@ -25,8 +25,8 @@ from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.schema_versions import evolved_schema
 from fermion_table.errors import ColumnFunctionError, CommitConflict
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry, ids_in
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.operations.column_commit import ColumnChange, Made, column_taken

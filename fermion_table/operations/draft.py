@@ -28,10 +28,9 @@ from fermion_table.metadata.deletion_vector import (
     read_vector,
     write_vectors,
 )
-from fermion_table.metadata.history import until_expiry
+from fermion_table.metadata.history import SchemaVersions, until_expiry
 from fermion_table.metadata.manifest import DeletionVector, Entry, Source
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.filters import TableFilter, table_filter

@@ -17,17 +17,15 @@ from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.schema_versions import evolved_schema
 from fermion_table.errors import SchemaMismatch
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.operations.assignments import overlaid
+from fermion_table.operations.assignments import overlaid, whole_table
 from fermion_table.operations.column_commit import ColumnChange, Made, check_fillable
 from fermion_table.operations.merge_source import SourceKeys, check_join_type, key_filter
-from fermion_table.operations.whole_tables import whole_table
 from fermion_table.planning.filters import table_filter
 from fermion_table.planning.plan import splits_of
-from fermion_table.reading.batch_stream import whole_batches
-from fermion_table.reading.whole_rows import column_reader
+from fermion_table.reading.whole_rows import column_reader, whole_batches
 from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.conversion import convert, find_null, plan_column

@@ -45,7 +45,7 @@ from fermion_table.operations.merge_matching import (
     unread_columns,
 )
 from fermion_table.operations.merge_source import MergeSource, check_on
-from fermion_table.operations.rewriting import write_changed
+from fermion_table.operations.row_changes import write_changed
 from fermion_table.planning.plan import plan_scan
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.schema import TableSchema

@@ -17,12 +17,12 @@ from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import Column, Expression, comparable
 from fermion_table.argument_checks import check_columns, check_text
 from fermion_table.errors import SchemaMismatch
-from fermion_table.operations.whole_tables import whole_table
+from fermion_table.operations.assignments import whole_table
 from fermion_table.planning.filters import conjunction
 from fermion_table.planning.min_max import MinMax
 from fermion_table.schema.conversion import convert, plan_column
 from fermion_table.schema.schema import TableSchema
-from fermion_table.schema.type_kinds import is_text
+from fermion_table.schema.widening import is_text
 
 IN_LIST_MAX = 1000
 """Keys up to so many are looked for one by one in files' statistics; more by their range."""

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import mapping
+from fermion.engine import filter_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.predicate import RowRanges
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit, restated
 from fermion_table.commit.schema_versions import SchemaMerge, evolved_schema
 from fermion_table.errors import CommitConflict
+from fermion_table.metadata.history import load_table_schema
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import Kind
-from fermion_table.operations.assignments import Assignment, assigned, read_assignments, settled
-from fermion_table.operations.draft import Draft, Matched
+from fermion_table.operations.assignments import (
+    Assignment,
+    assigned,
+    overlaid,
+    read_assignments,
+    settled,
+)
+from fermion_table.operations.draft import Draft, Matched, mask_within
 from fermion_table.operations.keyed_rows import (
     delete_rows,
     keys_may_match,
     replace_rows,
     update_rows,
 )
-from fermion_table.operations.rewriting import write_changed
 from fermion_table.operations.whole_columns import is_set_beside, set_beside
 from fermion_table.planning.filters import TableFilter, table_filter
 from fermion_table.planning.plan import plan_scan
+from fermion_table.reading.whole_rows import write_again
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.schema import TableSchema
 
@@ -369,3 +378,40 @@ class Update(_Filtered):
 
         entries = write_changed(draft, entry, draft.live_rows(entry), matched.rows, change)
         draft.take_place(entry, entries)
+
+
+ChangeRows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
+"""New rows of the same schema for some rows, of which so many were changed before."""
+
+
+def write_changed(
+    draft: Draft, entry: Entry, kept: RowRanges, changed: RowRanges, change: ChangeRows
+) -> tuple[Entry, ...]:
+    """Write a file again, its rows and batches in their order; the draft does not change.
+
+    Parameters
+    ----------
+    changed
+        Those of them that `change` makes others of.
+
+    Returns
+    -------
+    The new files, to take the place of the old one.
+    """
+    reader = draft.reader([entry])
+    mask = mask_within(changed, kept, entry.rows)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        start = done = 0
+        for batch in draft.read(reader, entry, kept):
+            inside = mask[start : start + batch.num_rows]
+            start += batch.num_rows
+            if inside.any():
+                batch = overlaid(batch, change(filter_batch_rows(batch, inside), done), inside)
+                done += int(np.count_nonzero(inside))
+            yield batch
+
+    with draft.writer() as writer:
+        write_again(writer, batches(), reader.schema, draft.batches(reader, entry, kept))
+        (message,) = writer.prepare_commit()
+    return message.entries

@@ -30,8 +30,8 @@ from fermion_table.commit.request import (
 from fermion_table.commit.schema_versions import SchemaMerge, merged_schema
 from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
+from fermion_table.metadata.history import load_table_schema
 from fermion_table.metadata.manifest import Entry, paths_of
-from fermion_table.metadata.schema_store import load_table_schema
 from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
 from fermion_table.operations.assignments import Assignment
 from fermion_table.operations.draft import Draft, FindingCache, Replaced

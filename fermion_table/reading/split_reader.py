@@ -25,7 +25,6 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.planning.filters import selected
 from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest, Split, plan_file
-from fermion_table.reading.batch_stream import batches_left
 from fermion_table.schema.conversion import convert_batch, empty_columns
 
 
@@ -422,3 +421,28 @@ def _read_options(
         use_statistics=use_statistics,
         timeout_s=timeout_s,
     )
+
+
+def batches_left(
+    ids: np.ndarray, lengths: np.ndarray, rows: RowRanges | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Batches of which only some rows are wanted; those that lose all their rows go.
+
+    Parameters
+    ----------
+    ids, lengths
+        Of every batch of a file, in order: see `fermion.FermionFile.batches`.
+    rows
+        Of the file; None: all.
+
+    Returns
+    -------
+    Ids and lengths of the batches that are left.
+    """
+    if rows is None:
+        return ids, lengths
+    ends = np.concatenate(([0], np.cumsum(lengths)))
+    wanted = np.concatenate(([0], np.cumsum(rows.to_mask(int(ends[-1])))))
+    counts = np.diff(wanted[ends])
+    kept = (counts > 0) | (lengths == 0)
+    return ids[kept], counts[kept]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,11 +11,69 @@ import pyarrow as pa
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, check_layouts
 from fermion_table.planning.split import ReadRequest
-from fermion_table.reading.batch_stream import whole_batches
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema
-from fermion_table.schema.selection import BATCH_COLUMNS
+from fermion_table.schema.selection import BATCH_COLUMNS, BATCH_ID, INDEX_IN_BATCH
 from fermion_table.storage.store import AtomicStore, access_of
+
+
+class WholeBatch(NamedTuple):
+    """A batch, or what is left of it.
+
+    Attributes
+    ----------
+    rows
+        Without the virtual columns.
+    positions
+        What ``index_in_batch`` was for each row: ``int64``, shape (rows,); None where it was not
+        read.
+    """
+
+    batch_id: int
+    rows: pa.Table
+    positions: np.ndarray | None
+
+
+def whole_batches(
+    rows: Iterable[pa.RecordBatch], batches: tuple[np.ndarray, np.ndarray], schema: pa.Schema
+) -> Iterator[WholeBatch]:
+    """Cut rows where a batch begins; a batch may span many record batches.
+
+    Parameters
+    ----------
+    rows
+        As many as the batches have together.
+    batches
+        Their ids and lengths.
+    schema
+        Of ``rows``.
+    """
+    place = schema.get_field_index(INDEX_IN_BATCH.name)
+    names = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
+    plain = pa.schema([schema.field(name) for name in names])
+    source = iter(rows)
+    left = pa.RecordBatch.from_pylist([], schema=plain)
+    column: np.ndarray | None = None
+    for batch_id, length in zip(*(column.tolist() for column in batches), strict=True):
+        parts: list[pa.RecordBatch] = []
+        positions: list[np.ndarray] = []
+        missing = length
+        while missing:
+            if not left.num_rows:
+                batch = next(source)
+                left = batch.select(names)
+                column = batch.column(place).to_numpy() if place >= 0 else None
+            head = left.slice(0, missing)
+            left = left.slice(head.num_rows)
+            if column is not None:
+                positions.append(column[: head.num_rows])
+                column = column[head.num_rows :]
+            missing -= head.num_rows
+            parts.append(head)
+        known = positions[0] if len(positions) == 1 else None
+        if len(positions) > 1:
+            known = np.concatenate(positions)
+        yield WholeBatch(batch_id, pa.Table.from_batches(parts, schema=plain), known)
 
 
 def whole_row_reader(

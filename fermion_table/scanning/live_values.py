@@ -13,9 +13,9 @@ from fermion import col
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import says_nothing
 from fermion_table.merging.primary_key import primary_key_of
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.schema_store import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.filters import selected, table_filter
 from fermion_table.planning.plan import splits_of

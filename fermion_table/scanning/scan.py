@@ -26,9 +26,8 @@ from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.merging.fold import columns_to_merge
 from fermion_table.merging.primary_key import PrimaryKey, scanned_key
-from fermion_table.metadata.history import expiry_guard, until_expiry
+from fermion_table.metadata.history import KeptVersions, expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry, Layout, check_layouts
-from fermion_table.metadata.schema_store import KeptVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
 from fermion_table.planning.min_max import MinMax, add_exact_bounds
@@ -50,7 +49,7 @@ from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_met
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
-from fermion_table.trees.section_split import tree_splits
+from fermion_table.trees.section_reader import tree_splits
 
 if TYPE_CHECKING:
     import duckdb

@@ -22,8 +22,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.repeated import nulls, repeat, scalar_bytes
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
-from fermion_table.schema.type_kinds import is_list_view
-from fermion_table.schema.widening import can_cast_checked
+from fermion_table.schema.widening import can_cast_checked, is_list_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion_table.schema.type_kinds import is_text
 from fermion_table.schema.value_codec import has_plain_json
+from fermion_table.schema.widening import is_text
 
 COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or", "rbm64"})
 RETRACTABLE = frozenset(

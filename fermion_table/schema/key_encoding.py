@@ -31,7 +31,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.schema.type_kinds import is_text
+from fermion_table.schema.widening import is_text
 
 _SIGN = np.uint64(1 << 63)
 _ZERO, _ESCAPED, _END = b"\x00", b"\x00\x01", b"\x00\x00"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.engine import check_filled, filled_bytes
-from fermion_table.schema.type_kinds import is_list_view
+from fermion_table.schema.widening import is_list_view
 
 _FIXED_OR_VIEWS = (pa.FixedSizeBinaryScalar, pa.BinaryViewScalar, pa.StringViewScalar)
 """Scalars whose bytes follow from the type, or are there once for all rows."""

@@ -17,15 +17,19 @@ transform           columns                     partition value (its JSON)
 Null goes to null. Timestamps with a zone are taken in UTC. The bucket of a number is that of its
 raw 64-bit value (ticks, for dates and times), of a decimal that of its unscaled value as big-endian
 two's complement in as few bytes as hold it, of a string that of its UTF-8 bytes.
+
+The hash is Murmur3 (x86, 32 bits, seed 0), over whole arrays. Integers are hashed as 8 bytes,
+little-endian, so that widening a column moves no row; byte strings each distinct one once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import mmh3
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +39,45 @@ from fermion.arguments import INT64_MIN, integer, text
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec
-from fermion_table.schema.murmur import hash_integers, hash_texts
+
+_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+_LENGTH = np.uint32(8)
+
+
+def hash_integers(values: np.ndarray) -> np.ndarray:
+    """The hash of each number.
+
+    Parameters
+    ----------
+    values
+        ``int64`` or ``uint64``, shape (n,).
+
+    Returns
+    -------
+    np.ndarray
+        ``uint32``, shape (n,).
+    """
+    words = values.view(np.uint64)
+    state = np.zeros(len(words), np.uint32)
+    with np.errstate(over="ignore"):
+        for shift in (0, 32):
+            word = (words >> np.uint64(shift)).astype(np.uint32) * _C1
+            state ^= _rotated(word, 15) * _C2
+            state = _rotated(state, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+        state ^= _LENGTH
+        state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return state ^ (state >> np.uint32(16))
+
+
+def hash_texts(values: Iterable[bytes]) -> np.ndarray:
+    """The hash of each byte string: ``uint32``, shape (n,)."""
+    return np.array([mmh3.hash(value, signed=False) for value in values], np.uint32)
+
+
+def _rotated(words: np.ndarray, bits: int) -> np.ndarray:
+    return (words << np.uint32(bits)) | (words >> np.uint32(32 - bits))
+
 
 TransformKind = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 

@@ -29,7 +29,7 @@ from fermion.engine import unscaled_integer
 from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.repeated import nulls, repeat
-from fermion_table.schema.type_kinds import is_text
+from fermion_table.schema.widening import is_text
 
 ARROW_KEY = "arrow"
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}

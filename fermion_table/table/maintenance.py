@@ -22,8 +22,7 @@ from fermion_table.compaction.task import CompactionMessage, CompactionResult, C
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.metadata.history import latest
-from fermion_table.metadata.schema_store import schema_paths
+from fermion_table.metadata.history import latest, schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
 from fermion_table.planning.filters import TableFilter, table_filter

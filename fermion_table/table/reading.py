@@ -18,7 +18,7 @@ from fermion_table.change_feed.changes import ChangeScan
 from fermion_table.inspection.history_log import HistoryLog, history_log
 from fermion_table.merging.key_values import key_rows
 from fermion_table.metadata import history as stored_history
-from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import (
     Version,

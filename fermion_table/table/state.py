@@ -9,7 +9,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion_table.commit.commit import Publisher
 from fermion_table.lookup.lookup import Lookups
-from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
 from fermion_table.metadata.versions import Version, check_version, find_version
 from fermion_table.schema.schema import TableSchema

@@ -44,8 +44,6 @@ from fermion_table.table import (
     maintenance,
     merging_rows,
     reading,
-    schema_changes,
-    upserting,
     versions,
 )
 from fermion_table.table.staged import create_with_rows, schema_and_rows
@@ -381,8 +379,8 @@ class Table:
 
     # Append; engines write files in many tasks, and commit them at once.
     append = appending.append
-    upsert = upserting.upsert
-    delete_keys = upserting.delete_keys
+    upsert = appending.upsert
+    delete_keys = appending.delete_keys
     append_batch = appending.append_batch
     append_batches = appending.append_batches
     writer = appending.writer
@@ -399,14 +397,14 @@ class Table:
     commit_found = changes.commit_found
 
     # Change the schema and the settings.
-    update_schema = schema_changes.update_schema
-    add_columns = schema_changes.add_columns
-    drop_columns = schema_changes.drop_columns
-    rename_column = schema_changes.rename_column
-    alter_column = schema_changes.alter_column
+    update_schema = column_changes.update_schema
+    add_columns = column_changes.add_columns
+    drop_columns = column_changes.drop_columns
+    rename_column = column_changes.rename_column
+    alter_column = column_changes.alter_column
     add_columns_with = column_changes.add_columns_with
     fill_columns = column_changes.fill_columns
-    set_properties = schema_changes.set_properties
+    set_properties = column_changes.set_properties
 
     # Find, compare and restore versions.
     find_commit = versions.find_commit

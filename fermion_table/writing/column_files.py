@@ -14,7 +14,7 @@ from fermion_table.metadata.manifest import (
     fields_by_file,
     schema_holding,
 )
-from fermion_table.reading.batch_stream import WholeBatch
+from fermion_table.reading.whole_rows import WholeBatch
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles

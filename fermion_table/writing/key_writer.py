@@ -26,7 +26,7 @@ from fermion_table.metadata.bucket_counts import BucketCounts
 from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
-from fermion_table.schema.type_kinds import shares_memory
+from fermion_table.schema.widening import shares_memory
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore

@@ -16,7 +16,7 @@ from fermion_table import Scan, Table
 from fermion_table.commit import next_snapshot
 from fermion_table.errors import CorruptMetadata, UnsafeStorage, UnsupportedFeature
 from fermion_table.metadata import manifest_store, snapshot
-from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.scanning.scan import FileScan
 
 ROWS, FILES = 40, 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fermion_table import ScanPlan, Table
 from fermion_table.engine import FileSplit, Split
 from fermion_table.options import FOLD_COST, MIB, OPEN_COST_BYTES, PICK_COST
-from fermion_table.trees.section_split import SectionSplit
+from fermion_table.trees.section_reader import SectionSplit
 
 
 def file(name: str, size: int) -> FileSplit:

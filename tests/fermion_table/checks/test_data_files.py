@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from fermion_table.table import schema_changes
+from fermion_table.table import column_changes
 
 
 def required(table: Table, column: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a column NOT NULL whatever its rows are, as software without the check does."""
     with monkeypatch.context() as patch:
-        patch.setattr(schema_changes.LiveValues, "have_nulls", lambda *arguments: False)
+        patch.setattr(column_changes.LiveValues, "have_nulls", lambda *arguments: False)
         table.alter_column(column, nullable=False)
 
 
@@ -57,12 +57,12 @@ def test_a_null_in_a_struct_is_found_unless_the_struct_is_null(
     table = Table.create(tmp_path / "t", pa.schema([("s", CHILD)]), durability="fast")
     table.append({"s": [{"a": 1}, None]})
     with monkeypatch.context() as patch:
-        patch.setattr(schema_changes.LiveValues, "have_nulls", lambda *arguments: False)
+        patch.setattr(column_changes.LiveValues, "have_nulls", lambda *arguments: False)
         table.alter_column(("s", "a"), nullable=False)
     assert problems(table) == []
     table = Table.create(tmp_path / "u", pa.schema([("s", CHILD)]), durability="fast")
     table.append({"s": [{"a": 1}, {"a": None}]})
     with monkeypatch.context() as patch:
-        patch.setattr(schema_changes.LiveValues, "have_nulls", lambda *arguments: False)
+        patch.setattr(column_changes.LiveValues, "have_nulls", lambda *arguments: False)
         table.alter_column(("s", "a"), nullable=False)
     assert ["column 's.a'" in each for each in problems(table)] == [True]

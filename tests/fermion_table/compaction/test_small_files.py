@@ -18,7 +18,8 @@ from fermion.predicate import RowRanges
 from fermion_table import MissingDataFile, Table
 from fermion_table.compaction.small_files import plan_compaction
 from fermion_table.engine import compact_group
-from fermion_table.reading.batch_stream import batches_left, whole_batches
+from fermion_table.reading.split_reader import batches_left
+from fermion_table.reading.whole_rows import whole_batches
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.paths import snapshot_path
 from tests.kit.stores import made_up_entry

@@ -28,7 +28,7 @@ from fermion_table.lookup import lookup as lookup_module
 from fermion_table.lookup.held_files import FileKeys, HeldFiles
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.trees import sorted_keys
+from fermion_table.trees import seen_keys
 from tests.kit.tables.keyed_model import merged
 from tests.kit.tables.merge_rows import Row
 from tests.kit.tables.tree_rows import put
@@ -401,7 +401,7 @@ def test_binary_search_over_bytes(one_by_one_max, keys, wanted):
     keys.sort()
     arrays = [pa.array(each, pa.large_binary()) for each in (keys, wanted)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sorted_keys, "ONE_BY_ONE_MAX", one_by_one_max)
-        first, after = sorted_keys.places_of(*arrays)
+        patch.setattr(seen_keys, "ONE_BY_ONE_MAX", one_by_one_max)
+        first, after = seen_keys.places_of(*arrays)
     assert first.tolist() == [sum(key < each for key in keys) for each in wanted]
     assert after.tolist() == [sum(key <= each for key in keys) for each in wanted]

@@ -11,8 +11,7 @@ from fermion.predicate import RowRanges
 from fermion_table import Table
 from fermion_table.reading import run_reader
 from fermion_table.reading.run_reader import merging_reader, run_batches
-from fermion_table.trees.section_reader import merged_rows
-from fermion_table.trees.section_split import SectionSplit
+from fermion_table.trees.section_reader import SectionSplit, merged_rows
 from fermion_table.writing import tree_writer
 from tests.kit.tables.tree_rows import put
 

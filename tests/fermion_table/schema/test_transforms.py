@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from fermion_table.schema.murmur import hash_integers
 from fermion_table.schema.transforms import (
     PartitionTransform,
     bucket,
     bucket_of,
     day,
+    hash_integers,
     hour,
     identity,
     month,

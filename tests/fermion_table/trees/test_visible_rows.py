@@ -13,7 +13,7 @@ import fermion
 from fermion_table import Table
 from fermion_table.merging import primary_key
 from fermion_table.planning.split import FileSplit
-from fermion_table.trees.section_split import SectionSplit
+from fermion_table.trees.section_reader import SectionSplit
 from fermion_table.trees.visible_rows import visible_rows
 from tests.kit.tables.tree_rows import put
 

@@ -19,9 +19,8 @@ from fermion_table.commit.request import NewSchema
 from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
 from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.expiry.orphans import remove_orphan_files
-from fermion_table.metadata.history import latest, table_exists
+from fermion_table.metadata.history import latest, reader_features, schema_paths, table_exists
 from fermion_table.metadata.references import list_branches
-from fermion_table.metadata.schema_store import reader_features, schema_paths
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.schema import TableSchema, encode_schema
