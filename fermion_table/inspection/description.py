@@ -12,7 +12,7 @@ from fermion.display import shortened
 from fermion.engine import unwrapped, value_text
 from fermion.errors import InvalidArgumentError
 from fermion_table.inspection.entry_columns import field_bounds
-from fermion_table.metadata.schema_store import SchemaVersions
+from fermion_table.metadata.history import SchemaVersions
 from fermion_table.planning.min_max import MinMax
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.schema import Field, shown_type
