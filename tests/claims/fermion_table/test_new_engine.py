@@ -198,7 +198,7 @@ def history_of(path: Path, engine: str, properties: dict[str, str]) -> list[Any]
 def test_an_engine_under_another_name_does_the_same(
     name: str, producer: str, vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A comparison with the name of an engine anywhere would tell the two apart."""
+    """Code that acts on the name of an engine would show in rows, changes, refusals or files."""
     renamed = type("Renamed", (type(ENGINES[name]),), {"name": "renamed"})()
     monkeypatch.setitem(ENGINES, "renamed", renamed)
     properties = {key.replace(name, "ENGINE"): value for key, value in PROPERTIES[name].items()}
