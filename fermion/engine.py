@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         read_all,
         record_batch_reader,
     )
+    from fermion.columns.file_input import InputFiles
     from fermion.columns.filled import check_filled, filled_bytes
     from fermion.columns.rows import (
         drop_batch_rows,
@@ -75,6 +76,7 @@ __getattr__ = load_when_asked_for(
         "BlockRows": "training.blocks:Rows",
         "BoundedCache": "bounded_cache",
         "EXACT_FLAGS": "statistics.bounds",
+        "InputFiles": "columns.file_input",
         "ParquetSource": "parquet.source",
         "SqlExpressions": "sql.expressions",
         "FileBlocks": "reading.training_blocks",
@@ -120,6 +122,7 @@ __all__ = [
     "BlockRows",
     "BoundedCache",
     "FileBlocks",
+    "InputFiles",
     "Last",
     "ParquetSource",
     "Shuffle",

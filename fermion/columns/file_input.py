@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fermion.errors import InvalidArgumentError
+from fermion.errors import InvalidArgumentError, StorageError
+from fermion.io.remote import resolve, storage_error
+from fermion.redaction import redacted
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -28,66 +35,146 @@ _FORMATS = {
 _COMPRESSIONS = {".gz", ".bz2", ".zst", ".lz4"}
 
 
+_VERSIONS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "modificationTime", "created")
+"""What storages call a thing that changes when a file does; the first that one has."""
+
+
 def reader_of_files(location: str | os.PathLike[str]) -> pa.RecordBatchReader:
-    """The rows of files in other formats; columns are those of the first file.
+    """The rows of files in other formats: those of `InputFiles`."""
+    return InputFiles(location).reader()
+
+
+class InputFiles:
+    """Files of other formats, as they lie in one place now.
 
     Parameters
     ----------
     location
         A file, a pattern such as ``dir/*.csv``, or a directory, whose folders may be Hive
-        partitions (``day=2026-01-31``): they become columns. The suffix of the files tells their
-        format: Parquet, CSV (``.tsv`` with tabs), JSON lines, Arrow IPC, Feather or ORC; text may
-        be compressed (``.csv.gz``).
+        partitions (``day=2026-01-31``): they become columns; a local path or an fsspec URL. The
+        suffix of the files tells their format: Parquet, CSV (``.tsv`` with tabs), JSON lines,
+        Arrow IPC, Feather or ORC; text may be compressed (``.csv.gz``).
+    storage_options
+        For fsspec.
 
     Raises
     ------
     InvalidArgumentError
-        No such file, files of several formats or of none that is known, or what they hold is not
-        in their format; names the location.
+        No such file; names the location.
+    StorageError
+        The storage does not answer.
     """
-    import pyarrow.dataset as datasets
 
-    path = os.path.expanduser(os.fspath(location))
-    if not isinstance(path, str):
-        raise InvalidArgumentError(f"data: {location!r}: expected a path as text")
-    files = _files(path)
-    formats = {_format(file): file for file in files}
-    if len(formats) > 1:
-        one, other = list(formats.values())[:2]
-        raise InvalidArgumentError(
-            f"data: {path}: expected files of one format, found {one} and {other}"
-        )
-    try:
-        rows = datasets.dataset(
-            files,
-            format=_options(next(iter(formats))),
-            partitioning=datasets.partitioning(flavor="hive"),
-            partition_base_dir=path if os.path.isdir(path) else None,
-        )
-        return _with_our_errors(rows.scanner().to_reader(), path)
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidArgumentError(f"data: {path}: {error}") from error
+    def __init__(
+        self, location: str | os.PathLike[str], storage_options: dict[str, Any] | None = None
+    ) -> None:
+        self.location = os.fspath(location)
+        if not isinstance(self.location, str):
+            raise InvalidArgumentError(f"data: {location!r}: expected a path as text")
+        try:
+            self._filesystem, self._path = resolve(location, storage_options)
+        except (ImportError, ValueError) as error:  # no client, or an unknown protocol
+            if isinstance(error, InvalidArgumentError):
+                raise
+            raise InvalidArgumentError(f"data: {redacted(self.location)}: {error}") from error
+        with self._told():
+            self._is_directory, files = _found(self._filesystem, self._path)
+        if not files:
+            raise InvalidArgumentError(
+                f"data: {redacted(self.location)}: expected a file, a directory with files or a "
+                "pattern of files that are there, found none"
+            )
+        self.files = sorted(files)
+        """The paths of the files, in the order in which they are read."""
+
+    def versions(self) -> dict[str, str]:
+        """What tells the content of each file from an earlier one, by its absolute path or URL."""
+        if self._filesystem is None:
+            found = ((os.path.abspath(file), os.stat(file)) for file in self.files)
+            return {file: f"{state.st_size}-{state.st_mtime_ns}" for file, state in found}
+        versions = {}
+        with self._told():
+            for file in self.files:
+                state = self._filesystem.info(file)
+                changing = next((state[name] for name in _VERSIONS if state.get(name)), None)
+                versions[self._filesystem.unstrip_protocol(file)] = f"{state['size']}-{changing}"
+        return versions
+
+    def reader(self, files: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """The rows; columns are those of the first file.
+
+        Parameters
+        ----------
+        files
+            Some of `files`; None: all.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Files of several formats or of none that is known, or what they hold is not in their
+            format; names the location. Also while rows are read.
+        """
+        import pyarrow.dataset as datasets
+
+        files = self.files if files is None else list(files)
+        formats = {_format(file): file for file in files}
+        if len(formats) > 1:
+            one, other = list(formats.values())[:2]
+            raise InvalidArgumentError(
+                f"data: {redacted(self.location)}: expected files of one format, found {one} "
+                f"and {other}"
+            )
+        with self._told():
+            rows = datasets.dataset(
+                files,
+                format=_options(next(iter(formats))),
+                filesystem=self._filesystem,
+                partitioning=datasets.partitioning(flavor="hive"),
+                partition_base_dir=self._path if self._is_directory else None,
+            )
+            reader = rows.scanner().to_reader()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._told():
+                yield from reader
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors of the files as ours, which name them."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            if self._filesystem is not None and not isinstance(error, pa.ArrowException):
+                raise storage_error("read", self.location, error) from error
+            raise InvalidArgumentError(f"data: {redacted(self.location)}: {error}") from error
 
 
-def _files(path: str) -> list[str]:
-    """The files that a location means, in the order of their names."""
+def _found(filesystem: AbstractFileSystem | None, path: str) -> tuple[bool, list[str]]:
+    """Whether a location is a directory, and the files that it means."""
+    if filesystem is not None:
+        if filesystem.isdir(path):
+            files = filesystem.find(path)
+            return True, [file for file in files if not _is_hidden(os.path.relpath(file, path))]
+        if filesystem.isfile(path):
+            return False, [path]
+        if not any(sign in path for sign in "*?["):
+            return False, []
+        named = filesystem.glob(path, detail=True)
+        return False, [file for file, state in named.items() if state["type"] == "file"]
     if os.path.isdir(path):
         pattern = os.path.join(glob.escape(path), "**", "*")
-        files = [
+        return True, [
             file
             for file in glob.iglob(pattern, recursive=True)
             if os.path.isfile(file) and not _is_hidden(os.path.relpath(file, path))
         ]
-    elif os.path.isfile(path):
-        files = [path]
-    else:
-        files = [file for file in glob.iglob(path, recursive=True) if os.path.isfile(file)]
-    if not files:
-        raise InvalidArgumentError(
-            f"data: {path}: expected a file, a directory with files or a pattern of files "
-            "that are there, found none"
-        )
-    return sorted(files)
+    if os.path.isfile(path):
+        return False, [path]
+    return False, [file for file in glob.iglob(path, recursive=True) if os.path.isfile(file)]
 
 
 def _is_hidden(path: str) -> bool:
@@ -128,15 +215,3 @@ def _options(kind: tuple[str, str]) -> Any:
             strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
-
-
-def _with_our_errors(reader: pa.RecordBatchReader, path: str) -> pa.RecordBatchReader:
-    """A reader whose errors are ours and name the files."""
-
-    def batches() -> Any:
-        try:
-            yield from reader
-        except (pa.ArrowException, OSError) as error:
-            raise InvalidArgumentError(f"data: {path}: {error}") from error
-
-    return pa.RecordBatchReader.from_batches(reader.schema, batches())

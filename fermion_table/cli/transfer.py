@@ -5,20 +5,27 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from fermion.cli import PARQUET_SUFFIXES, add_storage_options, counted, rows_json, storage_options
+from fermion.engine import InputFiles
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.imported_files import ImportedFiles, identifier_of
 from fermion_table.cli.printing import Console
+from fermion_table.commit.replacement import TableDefinition
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.table.table import Table
+from fermion_table.storage.location import open_store
+from fermion_table.table.staged import create_with_rows, schema_and_rows
 
-_FILES = "files of rows, a pattern in quotes, or a directory: Parquet, CSV, JSON lines, Arrow, ORC"
+_FILES = (
+    "files of rows, a pattern in quotes, or a directory, local or a URL: Parquet, CSV, JSON lines, "
+    "Arrow, ORC"
+)
 
 
 class Create:
@@ -52,23 +59,26 @@ class Create:
             if not equals:
                 raise InvalidArgumentError(f"--property {setting}: expected NAME=VALUE")
             properties[name] = value
-        table = Table.create(
-            arguments.path,
-            arguments.files,
+        given = InputFiles(arguments.files, storage_options(arguments))
+        schema, rows = schema_and_rows(given.reader(), None)
+        definition = TableDefinition(
+            schema=schema,
             partition_by=arguments.partition_by,
             primary_key=arguments.primary_key,
             sort_by=arguments.sort_by,
             properties=properties,
-            storage_options=storage_options(arguments),
         )
-        _print_snapshot(table.snapshot, arguments, console)
+        store = open_store(arguments.path, storage_options=storage_options(arguments))
+        read = ImportedFiles(0, {}).properties(given.versions())
+        snapshot = create_with_rows(store, definition, rows, properties=read)
+        _print_snapshot(snapshot, arguments, console, files=len(given.files))
         return True
 
 
 class Import:
     """`fermion table import`."""
 
-    HELP = "append rows of files of other formats, or upsert them into a table with a primary key"
+    HELP = "append rows of new files of other formats, or upsert them by the primary key"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
@@ -77,19 +87,38 @@ class Import:
         parser.add_argument(
             "--add-columns", action="store_true", help="add columns that the table lacks"
         )
+        parser.add_argument(
+            "--again", action="store_true", help="also files that were imported before"
+        )
         parser.add_argument("--message", "-m", metavar="TEXT", help="description")
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:
-        """Write the rows as one snapshot."""
+        """Write the rows of files that were not imported before as one snapshot."""
         table = open_table(arguments)
-        write = table.upsert if table.schema.primary_key else table.append
-        snapshot = write(
-            arguments.files,
-            schema_mode="merge" if arguments.add_columns else None,
-            message=arguments.message,
-        )
-        _print_snapshot(snapshot, arguments, console)
-        return True
+        given = InputFiles(arguments.files, storage_options(arguments))
+        versions = given.versions()
+        again = arguments.again
+        known = ImportedFiles.of(table, may_be_lost=again)
+        new = {path: each for path, each in versions.items() if again or known.is_new(path)}
+        changed = [
+            path
+            for path, version in versions.items()
+            if path not in new and known.is_changed(path, version)
+        ]
+        snapshot = table.snapshot
+        if new:
+            paths = zip(given.files, versions, strict=True)
+            write = table.upsert if table.schema.primary_key else table.append
+            snapshot = write(
+                given.reader([file for file, path in paths if path in new]),
+                schema_mode="merge" if arguments.add_columns else None,
+                message=arguments.message,
+                properties=known.properties(new),
+                commit_user=None if again else "fermion table import",
+                commit_identifier=None if again else identifier_of(new),
+            )
+        _print_snapshot(snapshot, arguments, console, files=len(new), changed=changed)
+        return not changed
 
 
 class Export:
@@ -121,12 +150,25 @@ class Export:
         return True
 
 
-def _print_snapshot(snapshot: Snapshot, arguments: argparse.Namespace, console: Console) -> None:
+def _print_snapshot(
+    snapshot: Snapshot,
+    arguments: argparse.Namespace,
+    console: Console,
+    *,
+    files: int,
+    changed: Sequence[str] = (),
+) -> None:
+    """Print what there is after so many files were read; others have changed since they were."""
     rows = snapshot.totals.rows
     if arguments.json:
-        console.print_json({"snapshot_id": snapshot.id, "rows": rows})
-    else:
-        console.print(f"snapshot {snapshot.id}: the table stores {counted(rows, 'row')}")
+        console.print_json(
+            {"snapshot_id": snapshot.id, "rows": rows, "files": files, "changed": list(changed)}
+        )
+        return
+    said = f"the table stores {counted(rows, 'row')}, {counted(files, 'new file')}"
+    console.print(f"snapshot {snapshot.id}: {said}")
+    for path in changed:
+        console.print(f"{path}: has changed since it was imported, and was left out (--again)")
 
 
 def _writer_for(target: Path) -> Callable[[pa.RecordBatchReader, Path], int]:

@@ -122,6 +122,7 @@ def create_with_rows(
     *,
     replaces: bool = False,
     message: str | None = None,
+    properties: Mapping[str, str] | None = None,
     creation_properties: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Create a table with its first rows; after an error nothing of either is left.
@@ -132,7 +133,7 @@ def create_with_rows(
         Any Arrow producer.
     replaces
         Whether a table that is there already is replaced.
-    message
+    message, properties
         For the history.
     creation_properties
         Of the snapshot that creates a new table.
@@ -151,7 +152,7 @@ def create_with_rows(
     except BaseException:  # an interrupt too
         staged.discard()
         raise
-    return staged.commit(messages, message=message)
+    return staged.commit(messages, message=message, properties=properties)
 
 
 def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -15,6 +17,7 @@ import pytest
 
 from fermion.cli import main
 from fermion_table import Table
+from fermion_table.cli.imported_files import ImportedFiles
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "kind": ["a", "", None]})
 
@@ -36,11 +39,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 def test_a_table_is_made_from_files_and_takes_more(run: Any) -> None:
     said = run("create", "t", "r.parquet", "--partition-by", "kind", "--sort-by", "id")
-    assert said == "snapshot 1: the table stores 3 rows\n"
+    assert said == "snapshot 1: the table stores 3 rows, 1 new file\n"
     pyarrow.csv.write_csv(ROWS, "more.csv")
     assert json.loads(run("import", "t", "*.csv", "-m", "more", "--json")) == {
         "snapshot_id": 2,
         "rows": 6,
+        "files": 1,
+        "changed": [],
     }
     table = Table.open("t")
     assert table.snapshot.message == "more"
@@ -80,7 +85,7 @@ def test_rows_go_out_and_come_back_in(run: Any, name: str) -> None:
 
 def test_earlier_versions_go_out(run: Any) -> None:
     run("create", "t", "r.parquet")
-    run("import", "t", "r.parquet")
+    run("import", "t", "r.parquet", "--again")
     shown = run("export", "t", "o.parquet", "--version", "1", "--json")
     assert json.loads(shown) == {"path": "o.parquet", "rows": 3}
 
@@ -114,3 +119,109 @@ def test_an_export_that_fails_halfway_leaves_no_file(
     assert table.scan().count() == 2
     assert "list" in run("export", "t", "o.csv", fails=True)
     assert sorted(os.listdir()) == ["r.parquet", "t"]
+
+
+def write(path: str, *ids: int) -> None:
+    Path(path).parent.mkdir(exist_ok=True)
+    rows = pa.table({"id": pa.array(ids, pa.int64()), "kind": ["x"] * len(ids)})
+    pyarrow.parquet.write_table(rows, path)
+
+
+def ids() -> list[int]:
+    return sorted(Table.open("t").to_arrow()["id"].to_pylist())
+
+
+def test_a_second_import_takes_new_files_alone(run: Any) -> None:
+    """Relative and absolute names of a file are one; what `create` read is remembered, too."""
+    write("in/1.parquet", 1)
+    run("create", "t", "in")
+    write("in/2.parquet", 2, 3)
+    assert "3 rows, 1 new file" in run("import", "t", "in")
+    before = Table.open("t").snapshot.id
+    assert "3 rows, 0 new files" in run("import", "t", os.path.abspath("in/*.parquet"))
+    assert Table.open("t").snapshot.id == before
+    Table.open("t").append({"id": [9], "kind": ["by hand"]})
+    write("in/4.parquet", 4)
+    run("import", "t", "./in/")
+    assert ids() == [1, 2, 3, 4, 9]
+    run("import", "t", "in/4.parquet", "--again")
+    assert ids() == [1, 2, 3, 4, 4, 9]
+    assert "0 new files" in run("import", "t", "in")
+
+
+def test_a_file_that_has_changed_under_its_name_is_left_out_and_told(run: Any) -> None:
+    write("in/1.parquet", 1)
+    run("create", "t", "in")
+    write("in/1.parquet", 1, 7, 8)
+    write("in/2.parquet", 2)
+    said = run("import", "t", "in", fails=True)
+    assert "2 rows, 1 new file" in said
+    assert f"{os.path.abspath('in/1.parquet')}: has changed since it was imported" in said
+    assert ids() == [1, 2]
+    told = json.loads(run("import", "t", "in", "--json", fails=True))
+    assert (told["files"], told["changed"]) == (0, [os.path.abspath("in/1.parquet")])
+    run("import", "t", "in/1.parquet", "--again")
+    assert ids() == [1, 1, 2, 7, 8]
+    assert "0 new files" in run("import", "t", "in")
+
+
+def test_an_import_that_fails_remembers_nothing(run: Any) -> None:
+    """Rows and what is remembered are one commit: a file of other columns stops both."""
+    run("create", "t", "r.parquet")
+    write("in/1.parquet", 4)
+    pyarrow.parquet.write_table(pa.table({"id": ["text"]}), "in/2.parquet")
+    run("import", "t", "in", fails=True)
+    assert ids() == [1, 2, 3]
+    write("in/2.parquet", 5)
+    assert "2 new files" in run("import", "t", "in")
+    assert ids() == [1, 2, 3, 4, 5]
+
+
+def test_imports_at_once_append_the_same_files_once(run: Any, monkeypatch: Any) -> None:
+    """The second import has looked at the history before the first one committed."""
+    run("create", "t", "r.parquet")
+    write("in/1.parquet", 4)
+    stale = Table.open("t")
+    run("import", "t", "in")
+    monkeypatch.setattr("fermion_table.cli.transfer.open_table", lambda arguments: stale)
+    run("import", "t", "in")
+    assert ids() == [1, 2, 3, 4]
+    write("in/2.parquet", 5)
+    older = Table.open("t", version=1)
+    monkeypatch.setattr("fermion_table.cli.transfer.open_table", lambda arguments: Table.open("t"))
+    assert ImportedFiles.of(older).is_new(os.path.abspath("in/1.parquet"))
+    run("import", "t", "in/2.parquet")
+    assert not ImportedFiles.of(Table.open("t")).is_new(os.path.abspath("in/1.parquet"))
+
+
+def test_imports_that_have_expired_are_not_repeated(run: Any) -> None:
+    write("in/1.parquet", 4)
+    run("create", "t", "in")
+    table = Table.open("t")
+    for _ in range(3):
+        table.append({"id": [9], "kind": ["x"]})
+    table.expire_snapshots(retain_last=1, older_than=datetime.timedelta(0))
+    assert "which files were imported is not known" in run("import", "t", "in", fails=True)
+    assert ids() == [4, 9, 9, 9]
+    run("import", "t", "in", "--again")
+    assert "0 new files" in run("import", "t", "in")
+
+
+def test_files_of_a_storage_are_imported(run: Any) -> None:
+    """Through fsspec: a table is made of, and takes, files by their URLs, once."""
+    memory = fsspec.filesystem("memory")
+    with memory.open("/landing/day=1/a.csv", "wb") as file:
+        file.write(b"id,kind\n1,x\n")
+    run("create", "t", "memory://landing")
+    with memory.open("/landing/day=2/b.csv", "wb") as file:
+        file.write(b"id,kind\n2,y\n")
+    assert "1 new file" in run("import", "t", "memory://landing")
+    assert "0 new files" in run("import", "t", "memory://landing/*/*.csv")
+    assert Table.open("t").to_arrow().sort_by("id").to_pylist() == [
+        {"id": 1, "kind": "x", "day": 1},
+        {"id": 2, "kind": "y", "day": 2},
+    ]
+    Table.open("t").append("memory://landing/day=1")
+    assert ids() == [1, 1, 2]
+    assert "expected a file, a directory" in run("import", "t", "memory://none/*.csv", fails=True)
+    assert "Protocol not known" in run("import", "t", "nosuch://x/y.csv", fails=True)
