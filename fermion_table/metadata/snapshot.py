@@ -164,8 +164,8 @@ class Touched(msgspec.Struct, frozen=True):
     partitions: tuple[tuple[Plain, ...], ...] | Literal["many"] = ()
 
 
-class Effort(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What a commit took whoever made it. Snapshots that differ in nothing else are equal.
+class Effort(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit took whoever made it.
 
     Attributes
     ----------
@@ -177,12 +177,6 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     retries: Natural = 0
     seconds: float = 0.0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Effort)
-
-    def __hash__(self) -> int:
-        return 0
 
 
 NO_EFFORT = Effort()
@@ -289,6 +283,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
     hash: str = msgspec.field(default="", name="#hash")
     effort: Effort = msgspec.field(default=NO_EFFORT, name="#effort")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all but the effort is the same: another process read it from storage."""
+        if not isinstance(other, Snapshot):
+            return NotImplemented
+        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return mine[:-1] == theirs[:-1]  # effort is the last field
 
     def __repr__(self) -> str:
         facts = self._facts()

@@ -37,7 +37,8 @@ from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import Field, Path, TableSchema
 from fermion_table.schema.selection import select_paths
 
-TARGET, SOURCE = "target", "source"
+TARGET = "target"
+SOURCE = "source"
 Case = Literal["matched", "not_matched", "not_matched_by_source"]
 Action = Literal["update", "delete", "insert"]
 SIDES: dict[str, tuple[str, ...]] = {

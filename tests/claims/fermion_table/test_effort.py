@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from fermion_table import Snapshot, Table
+from fermion_table.engine import Effort
 from fermion_table.storage.paths import snapshot_id_of, snapshot_path
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import WrappedStore
@@ -120,3 +122,17 @@ def test_what_an_operation_did_is_in_its_numbers(tmp_path: Path) -> None:
     rows = pa.table({"k": ["a"] * 10, "v": range(10)})
     table.append(rows)
     assert table.delete("v = 3").deltas.rows_deleted == 1
+
+
+def test_efforts_are_equal_where_their_numbers_are_and_snapshots_whatever_theirs(
+    tmp_path: Path,
+) -> None:
+    """A snapshot that was read again is the one committed; its effort is another one."""
+    assert Effort(retries=1, seconds=0.5) == Effort(retries=1, seconds=0.5)
+    assert len({Effort(), Effort(retries=1), Effort(seconds=0.5)}) == 3
+    committed = made(tmp_path / "t").snapshot
+    found = Table.open(tmp_path / "t").snapshot
+    assert found == committed
+    assert found.effort != committed.effort
+    assert found != msgspec.structs.replace(found, message="another")
+    assert found != found.reference
