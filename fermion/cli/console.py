@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import pyarrow as pa
 
 from fermion.columns.value_text import json_value
 from fermion.display import counted, printable
+from fermion.progress import Report, bar
 
 WIDTH = 120
-BAR_WIDTH = 30
-SECONDS_BETWEEN_UPDATES = 0.1
-
-Report = Callable[[int, int], None]
 
 
 class Console:
@@ -76,42 +71,9 @@ class Console:
         """A function that shows progress as ``(done, total)``; None where nobody would see it."""
         if not self._err.isatty():
             yield None
-        elif importlib.util.find_spec("rich") is not None:
-            with self._rich_progress(label) as report:
-                yield report
-        else:
-            with self._plain_progress(label) as report:
-                yield report
-
-    @contextlib.contextmanager
-    def _rich_progress(self, label: str) -> Iterator[Report]:
-        # Optional (the extra `cli`), and slow to load.
-        from rich.console import Console as RichConsole
-        from rich.progress import Progress
-
-        with Progress(console=RichConsole(file=self._err), transient=True) as progress:
-            task = progress.add_task(label, total=None)
-            yield lambda done, total: progress.update(task, completed=done, total=total)
-
-    @contextlib.contextmanager
-    def _plain_progress(self, label: str) -> Iterator[Report]:
-        shown = 0.0
-
-        def report(done: int, total: int) -> None:
-            nonlocal shown
-            if time.monotonic() - shown < SECONDS_BETWEEN_UPDATES and done < total:
-                return
-            shown = time.monotonic()
-            part = done / total if total else 1.0
-            bar = "#" * round(part * BAR_WIDTH)
-            self._err.write(f"\r{label} [{bar:<{BAR_WIDTH}}] {part:4.0%}")
-            self._err.flush()
-
-        try:
+            return
+        with bar(label, self._err) as report:
             yield report
-        finally:
-            self._err.write("\r" + " " * (len(label) + BAR_WIDTH + 8) + "\r")
-            self._err.flush()
 
 
 def _encodable(text: str, stream: TextIO) -> str:

@@ -21,6 +21,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
+from fermion.progress import watched
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
@@ -284,10 +285,18 @@ class Scan(ArrowRows):
             if rows_left == 0:
                 return
 
+    def _rows_expected(self) -> int:
+        """How many rows there will be, roughly; 0: the filter decides."""
+        if self.filter is not None:
+            return 0
+        rows = self.plan().rows
+        return rows if self.limit is None else min(rows, self.limit)
+
     def to_arrow(self) -> pa.Table:
         """The rows as a table."""
         if len(self.schema):
-            return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+            batches = watched(self.to_batches(), "reading rows", self._rows_expected)
+            return pa.Table.from_batches(batches, schema=self.schema)
         rows = self.count()
         return pa.Table.from_batches([empty_columns(self.schema, rows)])
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from fermion.arguments import INT64_MAX, INT64_MIN, flag, integer, integers, several
 from fermion.engine import BatchCopier, is_in_memory
 from fermion.errors import InvalidArgumentError
+from fermion.progress import watched
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
 from fermion_table.metadata.manifest import Entry
@@ -188,7 +189,7 @@ class DataWriter:
         """
         copy = flag(copy, "copy")
         self._enter_mode(batches=False)
-        for batch in self._incoming.reader(data):
+        for batch in watched(self._incoming.reader(data), "writing rows", data):
             for partition, rows in split_batch(self._incoming.convert(batch), self._partitions):
                 if self._buffer is None:
                     self._write_rows(partition, rows, copy)

@@ -17,6 +17,7 @@ import pyarrow.types as pat
 from fermion.arguments import text
 from fermion.engine import record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.progress import watched
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.change_types import check_change_type, row_kinds
 from fermion_table.schema import value_codec
@@ -219,12 +220,12 @@ class IncomingRows:
             See `reader` and `convert`.
         """
         if change_type is None:
-            for batch in self.reader(data):
+            for batch in watched(self.reader(data), "writing rows", data):
                 yield self.convert(batch), None
             return
         reader, place = self._reader_with(data, change_type)
         first_row = 0
-        for batch in reader:
+        for batch in watched(reader, "writing rows", data):
             kinds = row_kinds(change_type, batch.column(place), first_row=first_row)
             first_row += batch.num_rows
             yield self.convert(batch.remove_column(place)), kinds
