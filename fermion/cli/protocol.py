@@ -40,23 +40,23 @@ class Command(Protocol):
         """
 
 
-def add_storage_options(parser: argparse.ArgumentParser) -> None:
-    """Add ``--storage-option``."""
+def add_storage_options(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """Add ``--storage-option``; of a second storage with its name before it: ``target-``."""
     parser.add_argument(
-        "--storage-option",
+        f"--{of}storage-option",
         action="append",
         default=[],
         type=_option,
         metavar="KEY=TEXT",
-        dest="storage_option",
+        dest=f"{of}storage_option",
         help="option of the storage's fsspec client, such as key=TEXT; KEY:=JSON for what is no "
         "text, such as anon:=true; may be repeated",
     )
 
 
-def storage_options(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def storage_options(arguments: argparse.Namespace, of: str = "") -> dict[str, Any] | None:
     """The options given; None for none."""
-    return dict(arguments.storage_option) or None
+    return dict(getattr(arguments, f"{of}storage_option")) or None
 
 
 def _option(text: str) -> tuple[str, Any]:

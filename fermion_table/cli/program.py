@@ -8,6 +8,7 @@ from typing import Protocol
 from fermion_table.cli import (
     branch,
     compact,
+    copying,
     diff,
     expire,
     files,
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Command] = {
     "create": transfer.Create(),
     "import": transfer.Import(),
     "export": transfer.Export(),
+    "copy": copying,
     "log": log,
     "show": show,
     "files": files,

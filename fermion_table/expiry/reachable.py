@@ -29,6 +29,7 @@ from fermion_table.metadata.references import (
     pending_snapshots,
     snapshot_of,
 )
+from fermion_table.metadata.shared_files import is_outside
 from fermion_table.metadata.snapshot import SchemaReference, Snapshot, check_writable
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
@@ -54,6 +55,13 @@ class LiveObjects:
         listed = pa.chunked_array(self._listed.values(), pa.string())
         is_asked = pc.is_in(listed, value_set=pa.array(asked - found, pa.string()))
         return found.union(listed.filter(is_asked).to_pylist())
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Those that are live and not among some paths, ascending; none of other tables."""
+        listed = pa.chunked_array(self._listed.values(), pa.string())
+        is_there = pc.is_in(listed, value_set=pa.array(there := set(paths), pa.string()))
+        found = {*listed.filter(pc.invert(is_there)).to_pylist(), *(self._paths - there)}
+        return sorted(path for path in found if path and not is_outside(path))
 
     def add_entries(self, entries: Iterable[Entry]) -> None:
         """Data files and their deletion vectors."""
