@@ -27,6 +27,7 @@ from fermion_table.schema.key_options import (
     STOP_RUNS,
     CompactionSettings,
     KeyOptions,
+    deletion_expiry,
     record_expiry,
 )
 from fermion_table.schema.properties import (
@@ -68,13 +69,14 @@ def parse_key_options(
     groups = sequence_groups(settings, columns, primary_key, engine)
     producer: ChangelogProducer = settings.value("changelog_producer")
     deletion_vectors = settings.value("deletion_vectors.enabled")
+    sequence = _sequence_fields(settings, columns)
     options = KeyOptions(
         bucket=settings.value("bucket"),
         bucket_key=_bucket_key(settings, primary_key, partition_columns),
         merge_engine=engine.name,
         ignore_delete=settings.value("ignore_delete")
         or settings.value(f"{engine.name}.ignore_delete"),
-        sequence_fields=_sequence_fields(settings, columns),
+        sequence_fields=sequence,
         sequence_descending=settings.value("sequence.field.sort_order") == "descending",
         functions=field_functions(settings, columns, primary_key, engine, groups),
         sequence_groups=groups,
@@ -89,6 +91,7 @@ def parse_key_options(
         merge_on_read=settings.value("deletion_vectors.merge_on_read"),
         compaction=_compaction(settings, needs_lookup=deletion_vectors or producer == "lookup"),
         record_expiry=record_expiry(settings, columns),
+        deletion_expiry=deletion_expiry(settings, columns, sequence, engine.name),
     )
     settings.refuse_the_rest(engine.name)
     _check_together(options, engine)

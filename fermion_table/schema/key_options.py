@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,8 @@ from fermion_table.schema.schema import Field
 
 EXPIRE_TIME = "record_level.expire_time"
 TIME_FIELD_TYPE = "record_level.time_field_type"
+DELETION_TIME = "sequence.deletion_expire_time"
+DELETION_TIME_TYPE = "sequence.deletion_time_type"
 _NANOSECONDS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MILLISECOND = _NANOSECONDS["ms"]
 _DAY = 86_400 * _NANOSECONDS["s"]
@@ -78,19 +80,72 @@ def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> 
         raise InvalidArgumentError(f"{EXPIRE_TIME}: expected {TIME_FIELD}, the column of times")
     if column not in columns:
         raise InvalidArgumentError(f"{TIME_FIELD}: column {column!r} is not in the schema")
-    known = _kinds(columns[column])
+    known = _known_kinds(TIME_FIELD, column, columns[column])
+    kind = settings.value(TIME_FIELD_TYPE, known[0])
+    return RecordExpiry(
+        column, expire_ms, _integer_ns(TIME_FIELD_TYPE, kind, column, columns[column])
+    )
+
+
+def deletion_expiry(
+    settings: KeySettings, columns: Mapping[str, pa.DataType], sequence: Sequence[str], engine: str
+) -> RecordExpiry | None:
+    """Read and check when deletions expire, by the first sequence field; None: never.
+
+    Parameters
+    ----------
+    columns
+        Types by name.
+    sequence
+        The sequence fields.
+    engine
+        The merge engine.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A value of another form, a table without sequence fields or of another engine, or a field
+        that holds no time: whether a counter counts seconds has to be said.
+    """
+    expire_ms = settings.value(DELETION_TIME)
+    kind = settings.value(DELETION_TIME_TYPE, "")
+    if expire_ms is None:
+        if kind:
+            raise InvalidArgumentError(f"{DELETION_TIME_TYPE}: there is no {DELETION_TIME}")
+        return None
+    is_descending = settings.value("sequence.field.sort_order") == "descending"
+    if not sequence or is_descending or engine != "deduplicate":
+        raise InvalidArgumentError(
+            f"{DELETION_TIME}: expected merge_engine=deduplicate and sequence.field, ascending: "
+            "other tables need no deletions after a full compaction, or need them for ever"
+        )
+    known = _known_kinds(DELETION_TIME, sequence[0], columns[sequence[0]])
+    if not kind and known[0] not in ("timestamp", "date"):
+        raise InvalidArgumentError(
+            f"{DELETION_TIME}: sequence field {sequence[0]!r} is {columns[sequence[0]]}: expected "
+            f"a timestamp or a date, or {DELETION_TIME_TYPE}={' or '.join(known)}"
+        )
+    unit = _integer_ns(DELETION_TIME_TYPE, kind or known[0], sequence[0], columns[sequence[0]])
+    return RecordExpiry(sequence[0], expire_ms, unit)
+
+
+def _known_kinds(name: str, column: str, dtype: pa.DataType) -> tuple[str, ...]:
+    known = _kinds(dtype)
     if not known:
         raise InvalidArgumentError(
-            f"{TIME_FIELD}: column {column!r} is {columns[column]}, expected a timestamp, a date, "
-            "or int32 or int64 that hold seconds"
+            f"{name}: column {column!r} is {dtype}, expected a timestamp, a date, or int32 or "
+            "int64 that hold seconds"
         )
-    kind = settings.value(TIME_FIELD_TYPE, known[0])
+    return known
+
+
+def _integer_ns(name: str, kind: str, column: str, dtype: pa.DataType) -> int:
+    known = _kinds(dtype)
     if kind not in known:
         raise InvalidArgumentError(
-            f"{TIME_FIELD_TYPE}={kind}: column {column!r} is {columns[column]}, expected "
-            f"{' or '.join(known)}"
+            f"{name}={kind}: column {column!r} is {dtype}, expected {' or '.join(known)}"
         )
-    return RecordExpiry(column, expire_ms, _TYPES[kind] or _NANOSECONDS["s"])
+    return _TYPES[kind] or _NANOSECONDS["s"]
 
 
 def _kinds(dtype: pa.DataType) -> tuple[str, ...]:
@@ -189,8 +244,8 @@ class KeyOptions:
         Whether scans then read level 0 too.
     compaction
         When trees are compacted, and by whom.
-    record_expiry
-        When rows expire; None: never.
+    record_expiry, deletion_expiry
+        When rows expire, and deletions of tables with sequence fields; None: never.
     """
 
     bucket: int = 1
@@ -211,6 +266,7 @@ class KeyOptions:
     merge_on_read: bool = True
     compaction: CompactionSettings = field(default_factory=CompactionSettings)
     record_expiry: RecordExpiry | None = None
+    deletion_expiry: RecordExpiry | None = None
 
     @property
     def reads_level0(self) -> bool:

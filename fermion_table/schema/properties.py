@@ -319,6 +319,18 @@ OF_KEYED_TABLES = (
         *("sequence.field.sort_order", Choice(("ascending", "descending")), "ascending"),
         "`ascending` or `descending`",
     ),
+    Property(
+        *("sequence.deletion_expire_time", Duration(), None),
+        "time after which compaction forgets [deletions](../primary_key.md#rows-that-arrive-late), "
+        "counted from their first sequence field",
+        "never",
+    ),
+    Property(
+        "sequence.deletion_time_type",
+        Choice(("seconds_int", "seconds_long", "millis_long", "timestamp", "date")),
+        None,
+        "what that field holds, where it is an integer",
+    ),
     Property("fields.<column>.aggregate_function", Text(), None, "function of a column"),
     Property(
         *("fields.default_aggregate_function", Text(), None),
