@@ -1,14 +1,14 @@
 """Training: shuffled batches of ten of a wide table's columns, an epoch and the first batch.
 
-Each rival does as its documentation recommends for local data: Hugging Face streams Parquet files
-with a shuffle buffer, MosaicML's StreamingDataset shuffles its own copy (MDS, which holds the ten
-columns alone, as it has no projection), and pyarrow reads whole files in random order, and shuffles
-each.
+Hugging Face streams Parquet files with a shuffle buffer, as its documentation recommends for data
+that does not fit into memory; pyarrow reads whole files in random order, and shuffles each.
+
+MosaicML's StreamingDataset and LanceDB's are not here: the former wants an older NumPy than the
+other libraries of this environment.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -123,28 +123,6 @@ class HuggingFace(Parquet):
         yield from shuffled.iter(batch_size=BATCH_ROWS)
 
 
-class Mosaic(Trained):
-    """MosaicML's StreamingDataset over local shards of the ten columns."""
-
-    def write(self, path: Path, size: Size) -> None:
-        """Write the table."""
-        from streaming import MDSWriter
-
-        columns = wanted(size)
-        with MDSWriter(out=str(path), columns=dict.fromkeys(columns, "float32")) as writer:
-            for each in tables(size):
-                for values in zip(*(each[name].to_numpy() for name in columns), strict=True):
-                    writer.write(dict(zip(columns, values, strict=True)))
-
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
-        """One epoch."""
-        from streaming import StreamingDataset
-
-        rows = iter(StreamingDataset(local=str(path), shuffle=True, batch_size=BATCH_ROWS))
-        while some := list(itertools.islice(rows, BATCH_ROWS)):
-            yield {name: np.array([row[name] for row in some]) for name in columns}
-
-
 def epoch(library: Trained, size: Size) -> Action:
     """Open the table and take all batches of an epoch."""
     path = library.stored(size)
@@ -177,7 +155,6 @@ QUESTION = Question(
     libraries=(
         FERMION,
         HuggingFace("hugging face", ("datasets",), "datasets"),
-        Mosaic("mosaicml", ("streaming",), "mosaicml-streaming"),
         Parquet("parquet, files shuffled", ("pyarrow",), "pyarrow", reference=True),
     ),
     targets=(
@@ -185,7 +162,7 @@ QUESTION = Question(
         Target("first batch", 0.3),
     ),
     metrics=("rows", "file_bytes"),
-    notes="MosaicML's copy holds only the ten columns. Parquet mixes no rows of different files.",
+    notes="Parquet mixes no rows of different files.",
 )
 
 if __name__ == "__main__":
