@@ -52,6 +52,7 @@ def ways(engine, name):
     return "first_row"
 """,
     "spark_ext/long.py": "x = 1\n" * 60,
+    "tests/claims/fermion/test_page.py": "",
     "tests/fermion/test_page.py": "",
     "tests/fermion/test_pages_that_are_short.py": "",
     "tests/spark_ext/test_page.py": "",
@@ -121,9 +122,11 @@ def test_exceptions_exports_and_tests_named_after_modules(counted: dict[str, hou
     exceptions = counted["exceptions in the import contracts and the style test"]
     assert exceptions.parts == ["fermion.page", "a -> b"]
     assert counted["names that fermion_table exports"].parts == ["Table", "Catalog"]
-    assert counted["test modules"].count == 4
+    assert counted["test modules"].count == 5
     found = counted["test modules that a reader finds from the name of the module"]
     assert found.parts == ["tests/fermion/test_page.py"]
+    claims = counted["test modules of claims that cross modules"]
+    assert claims.parts == ["tests/claims/fermion/test_page.py"]
 
 
 def test_visits_are_those_of_the_operation_alone():

@@ -307,6 +307,15 @@ def test_the_documented_places_exist():
     assert [name for name in named if not (PROJECT / name).is_file()] == []
 
 
+def test_the_places_that_contributing_names_exist():
+    """Files to copy from, and folders of tests."""
+    text = (PROJECT / "CONTRIBUTING.md").read_text()
+    pattern = r"`((?:fermion|fermion_table|spark_ext|tests|tools|docs)/[\w/.]+)`"
+    named = set(re.findall(pattern, text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (PROJECT / name).exists()] == []
+
+
 def is_public(source: str, name: str | None) -> bool:
     """Tell whether packages above may import this: modules directly in a package, and `__all__`.
 
