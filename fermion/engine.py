@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.training.epoch import Last
     from fermion.training.order import Shuffle
     from fermion.training.reader import TrainingOptions, TrainingReader, TrainingStats
+    from fermion.writing.file_copy import copy_file
 
 __getattr__ = load_when_asked_for(
     "fermion",
@@ -88,6 +89,7 @@ __getattr__ = load_when_asked_for(
         "TrainingStats": "training.reader",
         "TrainingUnits": "training.blocks:Units",
         "copied_array": "columns.arrow_input",
+        "copy_file": "writing.file_copy",
         "WebPage": "html.page",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
@@ -137,6 +139,7 @@ __all__ = [
     "check_filled",
     "connect",
     "copied_array",
+    "copy_file",
     "crc32c",
     "drop_batch_rows",
     "filled_bytes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -48,11 +49,13 @@ from fermion_table.operations.row_changes import (
 )
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.owned_files import OwnedFiles
+from fermion_table.writing.copied_files import copied_files
+from fermion_table.writing.data_files import DataFiles
 from fermion_table.writing.data_writer import check_batches
 from fermion_table.writing.debezium import changes_in
 from fermion_table.writing.deletions import deletions
 from fermion_table.writing.make_writer import TableWriter, write_changes
-from fermion_table.writing.writer_message import WriterMessage, check_same_schema
+from fermion_table.writing.writer_message import WriterMessage, WriteSettings, check_same_schema
 
 
 class Transaction:
@@ -418,6 +421,13 @@ class Statement(Transaction):
             write_changes(writer, reader, change_type, copy=not is_in_memory(data))
             (message,) = writer.prepare_commit()
         self._make(addition_of(message.entries, merge, self._publisher))
+
+    def add_files(self, paths: Sequence[str | os.PathLike[str]]) -> None:
+        """Copy files of others into the table, and add them (see `Table.add_files`)."""
+        self._enter()
+        store, schema = self._publisher.store, self._draft.schema
+        files = DataFiles(self._files, schema, WriteSettings())
+        self._add(copied_files(paths, store, schema, files))
 
     def commit_written(
         self, messages: Sequence[WriterMessage], merge: SchemaMerge | None = None

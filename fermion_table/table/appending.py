@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import pyarrow as pa
 
+from fermion.arguments import several
 from fermion.typing import FilterLike, KeysLike, TableLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
 from fermion_table.commit.request import CommitMetadata
@@ -83,6 +85,52 @@ def append(
             transaction.append_merging(data)
         else:
             transaction.append(data)
+    return finished(state)
+
+
+def add_files(
+    self: HasState,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    message: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    commit_user: str | None = None,
+    commit_identifier: int | str | None = None,
+) -> Snapshot:
+    """Add Fermion files as they are, as one snapshot: all of them or none.
+
+    They are verified and copied into the table, without being decoded: the originals stay, and
+    belong to whom they belonged. Files with batches keep them.
+
+    Parameters
+    ----------
+    files
+        Paths or URLs (opened with the table's ``storage_options``), each once.
+    message, properties, commit_user, commit_identifier
+        See `append`.
+
+    Raises
+    ------
+    SchemaMismatch
+        A file has other columns, types or an other order of columns than the table, or allows nulls
+        where the table does not. `append` takes ``fermion.open(path)`` and converts.
+    InvalidArgumentError
+        The table has a primary key; a file comes twice, is damaged, has rows of several partitions,
+        or rows that are not sorted as the table's are. Names the file.
+    CommitConflict, CommitStateUnknown
+    """
+    metadata = CommitMetadata(
+        message=message,
+        properties=properties,
+        commit_user=commit_user,
+        commit_identifier=commit_identifier,
+    )
+    paths = several(files, "files", "a list of paths")
+    state = self._state
+    state.check_writable()
+    state.refresh_for_append()
+    with appending(state, metadata) as transaction:
+        transaction.add_files(list(paths))
     return finished(state)
 
 

@@ -379,6 +379,7 @@ class Table:
 
     # Append; engines write files in many tasks, and commit them at once.
     append = appending.append
+    add_files = appending.add_files
     upsert = appending.upsert
     delete_keys = appending.delete_keys
     append_batch = appending.append_batch

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import fermion
+from fermion.engine import copy_file
 from fermion_table.metadata.manifest import (
     BatchRange,
     Entry,
@@ -254,6 +255,21 @@ class DataFiles:
         )
         self._owned.add(path, writer)
         return OpenFile(writer, path, partition)
+
+    def copy(self, file: fermion.FermionFile, partition: Partition) -> Entry:
+        """Copy a file that others have written with the columns of the schema, and describe it."""
+        path = data_path(unique_name(), partition.segments)
+        self._owned.add(path)
+        info = copy_file(
+            file,
+            self._store.locate(path, for_writing=True),
+            durable=self._options.durable,
+            storage_options=self._store.storage_options,
+        )
+        self._owned.add(path)
+        return self._entries.entry(
+            info, path, partition=partition.values, source="import", created_ms=now_ms()
+        )
 
     def room(self, file: OpenFile, rows: pa.RecordBatch, raw_bytes: int | None = None) -> int:
         """How many rows like these still go into a file; 0 or less: it has its size.

@@ -313,6 +313,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         message="why",
     ),
     "Table.alter_column": _of_table("alter_column", name="id", comment="why"),
+    "Table.add_files": _of_table("add_files", files=[], **WORDS),
     "Table.append": _of_table("append", data=ROWS, schema_mode="merge", **WORDS),
     "Table.append_batch": _of_table("append_batch", batch_id=6, data=ROWS, message="why"),
     "Table.append_batches": _of_table("append_batches", batches=[(6, ROWS)], **WORDS),
