@@ -53,11 +53,7 @@ def _struct(size: int, *fields: tuple[str, str, int]) -> np.dtype:
 
 
 HEAD = _struct(
-    16,
-    ("magic", "V8", 0),
-    ("major", "<u2", 8),
-    ("minor", "<u2", 10),
-    ("reserved", "<u4", 12),
+    16, ("magic", "V8", 0), ("major", "<u2", 8), ("minor", "<u2", 10), ("reserved", "<u4", 12)
 )
 
 FOOTER = _struct(
@@ -131,11 +127,7 @@ NODE_HEADER = _struct(
 )
 
 SECTION_ENTRY = _struct(
-    24,
-    ("kind", "<u4", 0),
-    ("flags", "<u4", 4),
-    ("offset", "<u8", 8),
-    ("length", "<u8", 16),
+    24, ("kind", "<u4", 0), ("flags", "<u4", 4), ("offset", "<u8", 8), ("length", "<u8", 16)
 )
 SECTIONS_HEADER = _struct(8, ("numSections", "<u4", 0), ("numBlocks", "<u4", 4))
 SCHEMA_HEADER = _struct(

@@ -22,12 +22,7 @@ from fermion.reading.column_metadata import (
 )
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.index import FileIndex
-from fermion.reading.inspection import (
-    FileLayout,
-    describe_file,
-    describe_pages,
-    describe_place,
-)
+from fermion.reading.inspection import FileLayout, describe_file, describe_pages, describe_place
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
 COLUMNS_SHOWN = 20

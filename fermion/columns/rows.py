@@ -299,3 +299,25 @@ def _rearranged(
     orders = orders_of(node, chunks)
     assert orders is not None
     return orders.restore(0, node, 0, found, where="rows")
+
+
+def ordered_decimals(values: Any) -> Any:
+    """Values in a type that Arrow compares, in the same order.
+
+    Parameters
+    ----------
+    values : pyarrow.Array or pyarrow.ChunkedArray
+        Without wrappers around the type.
+
+    Returns
+    -------
+    pyarrow.Array or pyarrow.ChunkedArray
+        A view of decimals of a negative scale as their unscaled numbers; others as they are.
+    """
+    dtype = values.type
+    if not pat.is_decimal(dtype) or dtype.scale >= 0:
+        return values
+    unscaled = getattr(pa, f"decimal{dtype.bit_width}")(dtype.precision, 0)
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array([chunk.view(unscaled) for chunk in values.chunks], unscaled)
+    return values.view(unscaled)

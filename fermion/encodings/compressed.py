@@ -97,12 +97,7 @@ class CompressedNode(Encoding):
         return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         child = self.open_child(node, context)
         return context.encoding(child).pick_binary(child, count, slots, offsets, context)

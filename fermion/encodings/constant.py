@@ -100,12 +100,7 @@ class Constant(Encoding):
         return BinaryPlan(total, fill=fill)
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         return self.plan_binary(node, count, 0, len(slots), offsets, context)
 

@@ -124,12 +124,7 @@ class Dictionary(Encoding):
         return pick_strings(dictionary, self.codes(node, count, start, stop, context), offsets)
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         dictionary = self._strings(node, context)
         return pick_strings(dictionary, self._picked_codes(node, count, slots, context), offsets)

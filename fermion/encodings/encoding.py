@@ -507,12 +507,7 @@ class Encoding:
         raise self._mismatch("binary")
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         """`plan_binary` for single slots; ``offsets`` has the shape (len(slots) + 1,).
 

@@ -120,12 +120,7 @@ class Fsst(Encoding):
         return BinaryPlan(total, fill=fill)
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         """See `Encoding.pick_binary`; decodes of each block that holds some what lies before."""
         layout = _Layout(node, count)

@@ -124,12 +124,7 @@ class SplitLengths(Encoding):
         return BinaryPlan(total, fill=fill)
 
     def pick_binary(
-        self,
-        node: Node,
-        count: int,
-        slots: np.ndarray,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         """See `Encoding.pick_binary`; decompresses only the pieces that hold bytes of some."""
         layout = _Layout(node)

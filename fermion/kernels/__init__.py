@@ -1,133 +1,65 @@
 """Public names only."""
 
-from fermion.kernels._compiled import (
-    PageForm,
-    PageReader,
-    PageTest,
-    arrow_batch,
-    bind_checksum,
-    bind_checksums,
-    bitpack_decode,
-    bitpack_encode,
-    bitpack_pick,
-    bitpack_size,
-    bloom_contains,
-    bloom_insert,
-    build_dictionary,
-    build_dictionary_binary,
-    build_flat_blocks,
-    byte_stream_merge,
-    byte_stream_split,
-    copy_bits,
-    count_bits,
-    count_runs,
-    crc32c,
-    decode_flat,
-    decode_pages,
-    delta_decode,
-    delta_encode,
-    encode_flat,
-    expand_runs,
-    fill_nulls,
-    find_name,
-    flat_chunks,
-    fsst_decode,
-    fsst_encode,
-    fsst_pick,
-    fsst_train,
-    gather_binary,
-    gather_binary_data,
-    gather_fixed,
-    gather_ranges,
-    gather_ranges_bits,
-    hash_binary,
-    hash_fixed,
-    lengths_to_offsets,
-    lz4_decode,
-    match_pages,
-    narrow_fixed,
-    page_bounds,
-    page_bounds_binary,
-    pick_flat,
-    pick_pages,
-    place_of,
-    read_names,
-    remove_nulls,
-    remove_nulls_bits,
-    restore_nulls,
-    restore_nulls_bits,
-    run_starts,
-    wanted_numbers,
-    wanted_text_range,
-    wanted_texts,
-    widen_fixed,
-    write_names,
-    zigzag_decode,
-    zigzag_encode,
-)
-
-__all__ = [
-    "PageForm",
-    "PageReader",
-    "PageTest",
-    "arrow_batch",
-    "bind_checksum",
-    "bind_checksums",
-    "bitpack_decode",
-    "bitpack_encode",
-    "bitpack_pick",
-    "bitpack_size",
-    "bloom_contains",
-    "bloom_insert",
-    "build_dictionary",
-    "build_dictionary_binary",
-    "build_flat_blocks",
-    "byte_stream_merge",
-    "byte_stream_split",
-    "copy_bits",
-    "count_bits",
-    "count_runs",
-    "crc32c",
-    "decode_flat",
-    "decode_pages",
-    "delta_decode",
-    "delta_encode",
-    "encode_flat",
-    "expand_runs",
-    "fill_nulls",
-    "find_name",
-    "flat_chunks",
-    "fsst_decode",
-    "fsst_encode",
-    "fsst_pick",
-    "fsst_train",
-    "gather_binary",
-    "gather_binary_data",
-    "gather_fixed",
-    "gather_ranges",
-    "gather_ranges_bits",
-    "hash_binary",
-    "hash_fixed",
-    "lengths_to_offsets",
-    "lz4_decode",
-    "match_pages",
-    "narrow_fixed",
-    "page_bounds",
-    "page_bounds_binary",
-    "pick_flat",
-    "pick_pages",
-    "place_of",
-    "read_names",
-    "remove_nulls",
-    "remove_nulls_bits",
-    "restore_nulls",
-    "restore_nulls_bits",
-    "run_starts",
-    "wanted_numbers",
-    "wanted_text_range",
-    "wanted_texts",
-    "widen_fixed",
-    "write_names",
-    "zigzag_decode",
-    "zigzag_encode",
-]
+from fermion.kernels._compiled import PageForm as PageForm
+from fermion.kernels._compiled import PageReader as PageReader
+from fermion.kernels._compiled import PageTest as PageTest
+from fermion.kernels._compiled import arrow_batch as arrow_batch
+from fermion.kernels._compiled import bind_checksum as bind_checksum
+from fermion.kernels._compiled import bind_checksums as bind_checksums
+from fermion.kernels._compiled import bitpack_decode as bitpack_decode
+from fermion.kernels._compiled import bitpack_encode as bitpack_encode
+from fermion.kernels._compiled import bitpack_pick as bitpack_pick
+from fermion.kernels._compiled import bitpack_size as bitpack_size
+from fermion.kernels._compiled import bloom_contains as bloom_contains
+from fermion.kernels._compiled import bloom_insert as bloom_insert
+from fermion.kernels._compiled import build_dictionary as build_dictionary
+from fermion.kernels._compiled import build_dictionary_binary as build_dictionary_binary
+from fermion.kernels._compiled import build_flat_blocks as build_flat_blocks
+from fermion.kernels._compiled import byte_stream_merge as byte_stream_merge
+from fermion.kernels._compiled import byte_stream_split as byte_stream_split
+from fermion.kernels._compiled import copy_bits as copy_bits
+from fermion.kernels._compiled import count_bits as count_bits
+from fermion.kernels._compiled import count_runs as count_runs
+from fermion.kernels._compiled import crc32c as crc32c
+from fermion.kernels._compiled import decode_flat as decode_flat
+from fermion.kernels._compiled import decode_pages as decode_pages
+from fermion.kernels._compiled import delta_decode as delta_decode
+from fermion.kernels._compiled import delta_encode as delta_encode
+from fermion.kernels._compiled import encode_flat as encode_flat
+from fermion.kernels._compiled import expand_runs as expand_runs
+from fermion.kernels._compiled import fill_nulls as fill_nulls
+from fermion.kernels._compiled import find_name as find_name
+from fermion.kernels._compiled import flat_chunks as flat_chunks
+from fermion.kernels._compiled import fsst_decode as fsst_decode
+from fermion.kernels._compiled import fsst_encode as fsst_encode
+from fermion.kernels._compiled import fsst_pick as fsst_pick
+from fermion.kernels._compiled import fsst_train as fsst_train
+from fermion.kernels._compiled import gather_binary as gather_binary
+from fermion.kernels._compiled import gather_binary_data as gather_binary_data
+from fermion.kernels._compiled import gather_fixed as gather_fixed
+from fermion.kernels._compiled import gather_ranges as gather_ranges
+from fermion.kernels._compiled import gather_ranges_bits as gather_ranges_bits
+from fermion.kernels._compiled import hash_binary as hash_binary
+from fermion.kernels._compiled import hash_fixed as hash_fixed
+from fermion.kernels._compiled import lengths_to_offsets as lengths_to_offsets
+from fermion.kernels._compiled import lz4_decode as lz4_decode
+from fermion.kernels._compiled import match_pages as match_pages
+from fermion.kernels._compiled import narrow_fixed as narrow_fixed
+from fermion.kernels._compiled import page_bounds as page_bounds
+from fermion.kernels._compiled import page_bounds_binary as page_bounds_binary
+from fermion.kernels._compiled import pick_flat as pick_flat
+from fermion.kernels._compiled import pick_pages as pick_pages
+from fermion.kernels._compiled import place_of as place_of
+from fermion.kernels._compiled import read_names as read_names
+from fermion.kernels._compiled import remove_nulls as remove_nulls
+from fermion.kernels._compiled import remove_nulls_bits as remove_nulls_bits
+from fermion.kernels._compiled import restore_nulls as restore_nulls
+from fermion.kernels._compiled import restore_nulls_bits as restore_nulls_bits
+from fermion.kernels._compiled import run_starts as run_starts
+from fermion.kernels._compiled import wanted_numbers as wanted_numbers
+from fermion.kernels._compiled import wanted_text_range as wanted_text_range
+from fermion.kernels._compiled import wanted_texts as wanted_texts
+from fermion.kernels._compiled import widen_fixed as widen_fixed
+from fermion.kernels._compiled import write_names as write_names
+from fermion.kernels._compiled import zigzag_decode as zigzag_decode
+from fermion.kernels._compiled import zigzag_encode as zigzag_encode

@@ -182,9 +182,7 @@ def bind_cmbs(cmbs: bytearray, lengths: np.ndarray, place_key: int, offsets: np.
 
 @lru_cache(maxsize=64)
 def _head(
-    stream_types: tuple[StreamType, ...],
-    stripe_rows: tuple[int, ...],
-    kinds: tuple[DescType, ...],
+    stream_types: tuple[StreamType, ...], stripe_rows: tuple[int, ...], kinds: tuple[DescType, ...]
 ) -> tuple[bytes, int]:
     """What comes before the descriptors, the same in most columns; and where page records start."""
     payload_start = _payload_start(len(stripe_rows), len(stream_types))

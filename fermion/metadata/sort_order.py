@@ -15,7 +15,7 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
 from fermion.columns.arrow_input import copied_array
-from fermion.columns.rows import unwrapped
+from fermion.columns.rows import ordered_decimals, unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import SORT_KEY, SortFlag
 from fermion.options import SortKey
@@ -167,7 +167,7 @@ def _compare(array: pa.Array, key: SortKey) -> tuple[np.ndarray, np.ndarray]:
 
     Both ``bool``, shape (rows - 1,).
     """
-    array = pc.ordered_decimals(array)
+    array = ordered_decimals(array)
     before, after = array.slice(0, len(array) - 1), array.slice(1)
     greater, less = (before, after) if not key.descending else (after, before)
     falls = _flags(pc.greater(greater, less))

@@ -341,12 +341,7 @@ class _PageWriter:
         return seal_page(parts, self.kind, codec, recipe.encoding, len(values), size)
 
     def _tree(
-        self,
-        values: Values,
-        recipe: Recipe,
-        codes: np.ndarray | None,
-        slots: int,
-        limit: int,
+        self, values: Values, recipe: Recipe, codes: np.ndarray | None, slots: int, limit: int
     ) -> list[Buffer] | None:
         """The encoding tree of a page; None where the recipe does not suit it."""
         try:
@@ -450,11 +445,7 @@ def decode_codes(
 
 
 def decode_dictionary(
-    page: PageSlice,
-    physical: PhysicalType,
-    *,
-    checks: PageChecks = UNBOUND_CRC32C,
-    where: str = "",
+    page: PageSlice, physical: PhysicalType, *, checks: PageChecks = UNBOUND_CRC32C, where: str = ""
 ) -> Values:
     """Decode a chunk's dictionary page, to be given to `decode_pages` any number of times.
 

@@ -22,11 +22,7 @@ import pyarrow as pa
 
 from fermion.arguments import function, integer
 from fermion.columns.ordered_dictionaries import runs_of_one_order
-from fermion.errors import (
-    InvalidArgumentError,
-    InvalidFileError,
-    UnsupportedTypeError,
-)
+from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
 from fermion.io.sink import Sink, check_target, open_sink
 from fermion.io.source import PathLike, buffer_of
 from fermion.metadata.file_info import FileInfo

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.columns.rows import unwrapped
+from fermion.columns.rows import ordered_decimals, unwrapped
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
@@ -164,7 +164,7 @@ def _compare(values: Any, operator: str, value: Any) -> Mask:
         return pa.nulls(len(values), pa.bool_())
     if resolved.operator in ("always", "never"):
         return _constant(values, resolved.operator == "always")
-    ordered = pc.ordered_decimals(_comparable(values))
+    ordered = ordered_decimals(_comparable(values))
     compare = getattr(pc, _COMPARE[resolved.operator])
     return compare(ordered, raw_scalar(resolved.raw, ordered.type))
 

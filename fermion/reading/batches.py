@@ -78,12 +78,7 @@ class BatchLookup:
         return found
 
     def _stream(
-        self,
-        block: ColumnBlock,
-        stream: int,
-        stripe: int,
-        physical: PhysicalType,
-        slots: int = -1,
+        self, block: ColumnBlock, stream: int, stripe: int, physical: PhysicalType, slots: int = -1
     ) -> np.ndarray:
         """The values of a stream; ``slots`` is their number, -1 where that is not known yet."""
         chunk = block.chunk(stream, stripe)

@@ -28,13 +28,7 @@ from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.pages.global_dictionary import entries_array
 from fermion.predicate import Expression, Interval, evaluate, interval, members, text_range
 from fermion.predicate.expression import And, Comparison, IsIn, Not, Or, StartsWith
-from fermion.reading.chunk_pages import (
-    STRINGS,
-    ChunkPages,
-    FetchedPages,
-    StreamPages,
-    chunk_pages,
-)
+from fermion.reading.chunk_pages import STRINGS, ChunkPages, FetchedPages, StreamPages, chunk_pages
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
 from fermion.reading.strategy import run_by_size

@@ -13,12 +13,7 @@ import pyarrow as pa
 from fermion.bounded_cache import BoundedCache
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, has_ordered, parse_ordered
 from fermion.columns.types import Node, column_node
-from fermion.errors import (
-    ChecksumError,
-    InvalidArgumentError,
-    InvalidFileError,
-    column_not_found,
-)
+from fermion.errors import ChecksumError, InvalidArgumentError, InvalidFileError, column_not_found
 from fermion.forks import Lock, cached_property
 from fermion.io.checksum import PageChecks
 from fermion.io.source import CountingSource

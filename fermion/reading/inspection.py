@@ -16,11 +16,7 @@ import pyarrow.types as pat
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.value_text import value_text
 from fermion.display import shortened
-from fermion.layout import (
-    ChunkFlag,
-    DescType,
-    ExtTag,
-)
+from fermion.layout import ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.pages.pages import PageDescription, PageSlice, describe_page
 from fermion.reading.column_metadata import (

@@ -225,12 +225,7 @@ def _add_column(index: FileIndex, drawn: _Map, metadata: ColumnMetadata, *, whol
 
 
 def _add_stream(
-    index: FileIndex,
-    drawn: _Map,
-    cells: Sequence[_Cell],
-    stream: StreamMetadata,
-    *,
-    whole: bool,
+    index: FileIndex, drawn: _Map, cells: Sequence[_Cell], stream: StreamMetadata, *, whole: bool
 ) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
     """Add a stream's chunks to its cells; its pages by stripe."""
     trees = describe_pages(index, stream) if whole else None

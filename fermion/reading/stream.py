@@ -195,11 +195,7 @@ class FetchedStream:
         slices, dictionary = self._slices(slots, valid)
         options = self.options
         coded = decode_codes(
-            slices,
-            self.physical,
-            dictionary=dictionary,
-            checks=options.checks,
-            where=options.where,
+            slices, self.physical, dictionary=dictionary, checks=options.checks, where=options.where
         )
         if coded is None or ranges is None or not self.plan.spans:
             return coded
@@ -217,10 +213,7 @@ class FetchedStream:
         return starts, stops
 
     def _slices(
-        self,
-        slots: int,
-        valid: PageValidity | None,
-        picks: Sequence[np.ndarray] | None = None,
+        self, slots: int, valid: PageValidity | None, picks: Sequence[np.ndarray] | None = None
     ) -> tuple[list[PageSlice], PageSlice | Values | None]:
         dictionary: PageSlice | Values | None = None
         buffers, shared = self.buffers, self.plan.shared

@@ -323,12 +323,7 @@ def _check_contents(block: ColumnBlock, chunk: Chunk, leaf: Node, streams: Colum
             )
 
 
-def _check_details(
-    block: ColumnBlock,
-    chunk: Chunk,
-    found: PageStatistics,
-    values: Values,
-) -> None:
+def _check_details(block: ColumnBlock, chunk: Chunk, found: PageStatistics, values: Values) -> None:
     """Compare counts and bounds in extension records with the values."""
     records = block.extension(chunk) if chunk.extension_offset else {}
     counted = nan_count(records)

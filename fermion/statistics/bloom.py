@@ -223,11 +223,7 @@ class BloomFilters:
         return found
 
     def contains_all(
-        self,
-        values: Values,
-        validity: Bits | bool | None,
-        node: Node,
-        number: int = 0,
+        self, values: Values, validity: Bits | bool | None, node: Node, number: int = 0
     ) -> bool:
         """Whether every value that is not null may be in a filter's values, as it must be."""
         return bool(_contains(_hashes(values, validity, node.order), self._filters[number]).all())

@@ -473,10 +473,7 @@ class LongBound(NamedTuple):
 
 
 def detail_records(
-    values: Values,
-    pages: PageStatistics,
-    merged: ColumnStatistics,
-    stored_bytes: int,
+    values: Values, pages: PageStatistics, merged: ColumnStatistics, stored_bytes: int
 ) -> dict[ExtTag, bytes]:
     """The records of a chunk.
 
@@ -647,9 +644,7 @@ class ChunkBounds(NamedTuple):
     records: Records
 
 
-def merged_long_bounds(
-    chunks: Sequence[ChunkBounds],
-) -> tuple[LongBound | None, LongBound | None]:
+def merged_long_bounds(chunks: Sequence[ChunkBounds]) -> tuple[LongBound | None, LongBound | None]:
     """The bounds in full of byte strings in several chunks; None where one of them has none."""
     lows = [
         _bound(chunk.minimum, 0x00, chunk.flags & ChunkFlag.MIN_EXACT, chunk.records, low=True)

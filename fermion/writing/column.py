@@ -32,13 +32,7 @@ from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.encoding import Encoding
 from fermion.encodings.registry import selectable
 from fermion.errors import InvalidArgumentError
-from fermion.layout import (
-    CHUNK_SLOTS_MAX,
-    INT64_MAX,
-    INT64_MIN,
-    ChunkFlag,
-    EncodingId,
-)
+from fermion.layout import CHUNK_SLOTS_MAX, INT64_MAX, INT64_MIN, ChunkFlag, EncodingId
 from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK
 from fermion.metadata.schema_area import shapes_of
 from fermion.options import WriteOptions

@@ -280,9 +280,8 @@ def kernel_calls(monkeypatch) -> Counter[str]:
         return call
 
     wrappers = {}
-    for name in kernels.__all__:
-        kernel = getattr(kernels, name)
-        if callable(kernel) and not isinstance(kernel, type):
+    for name, kernel in vars(kernels).items():
+        if not name.startswith("_") and callable(kernel) and not isinstance(kernel, type):
             wrappers[id(kernel)] = counted(name, kernel)
     for module in list(sys.modules.values()):
         if not isinstance(module, ModuleType) or not module.__name__.startswith("fermion."):

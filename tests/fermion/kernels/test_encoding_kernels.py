@@ -173,7 +173,11 @@ def oracles() -> dict[str, tuple[str, str]]:
     return found
 
 
-FUNCTIONS = {name for name in compiled.__all__ if not isinstance(getattr(compiled, name), type)}
+FUNCTIONS = {
+    name
+    for name, kernel in vars(compiled).items()
+    if not name.startswith("_") and callable(kernel) and not isinstance(kernel, type)
+}
 """Kernels; classes are arguments of theirs."""
 
 
