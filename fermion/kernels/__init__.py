@@ -61,5 +61,3 @@ from fermion.kernels._compiled import wanted_text_range as wanted_text_range
 from fermion.kernels._compiled import wanted_texts as wanted_texts
 from fermion.kernels._compiled import widen_fixed as widen_fixed
 from fermion.kernels._compiled import write_names as write_names
-from fermion.kernels._compiled import zigzag_decode as zigzag_decode
-from fermion.kernels._compiled import zigzag_encode as zigzag_encode

@@ -322,12 +322,6 @@ def delta_encode(values: np.ndarray, out: np.ndarray, bases: np.ndarray) -> None
 def delta_decode(deltas: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None:
     """Undo `delta_encode`; the arrays may begin at any block."""
 
-def zigzag_encode(values: np.ndarray, out: np.ndarray) -> None:
-    """Fold signs into the lowest bit: 0, -1, 1, -2 become 0, 1, 2, 3; any width, same for both."""
-
-def zigzag_decode(values: np.ndarray, out: np.ndarray) -> None:
-    """Undo `zigzag_encode`."""
-
 def run_starts(values: np.ndarray, out: np.ndarray) -> None:
     """Where each run of equal bytes starts; ``out`` is ``int64``, shape (count_runs(values),)."""
 

@@ -1,4 +1,4 @@
-# Differences of neighbours, restarted every 1,024 values, and signs folded into the lowest bit.
+# Differences of neighbours, restarted every 1,024 values.
 
 
 cdef void _delta_encode(
@@ -79,54 +79,3 @@ def delta_decode(deltas, bases, out):
             _delta_decode(<const uint32_t*>data, <const uint32_t*>base, count, <uint32_t*>to)
         else:
             _delta_decode(<const uint64_t*>data, <const uint64_t*>base, count, <uint64_t*>to)
-
-
-cdef void _zigzag_encode(const word_type* values, Py_ssize_t count, word_type* out) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int top = 8 * sizeof(word_type) - 1
-    for i in range(count):
-        out[i] = <word_type>(values[i] << 1) ^ <word_type>(0 - <word_type>(values[i] >> top))
-
-
-cdef void _zigzag_decode(const word_type* values, Py_ssize_t count, word_type* out) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(count):
-        out[i] = <word_type>(values[i] >> 1) ^ <word_type>(0 - (values[i] & 1))
-
-
-cdef object _zigzag(object values, object out, bint encode):
-    cdef cnp.ndarray source = _input(values), target = _output(out)
-    cdef const void* data = cnp.PyArray_DATA(source)
-    cdef void* to = cnp.PyArray_DATA(target)
-    cdef Py_ssize_t width = source.itemsize, count = source.shape[0]
-    _check_integers(source)
-    if target.itemsize != width:
-        raise ValueError(f"out has items of {target.itemsize} bytes, expected {width}")
-    _same_length(target.shape[0], count, "out")
-    with nogil:
-        if width == 1 and encode:
-            _zigzag_encode(<const uint8_t*>data, count, <uint8_t*>to)
-        elif width == 2 and encode:
-            _zigzag_encode(<const uint16_t*>data, count, <uint16_t*>to)
-        elif width == 4 and encode:
-            _zigzag_encode(<const uint32_t*>data, count, <uint32_t*>to)
-        elif encode:
-            _zigzag_encode(<const uint64_t*>data, count, <uint64_t*>to)
-        elif width == 1:
-            _zigzag_decode(<const uint8_t*>data, count, <uint8_t*>to)
-        elif width == 2:
-            _zigzag_decode(<const uint16_t*>data, count, <uint16_t*>to)
-        elif width == 4:
-            _zigzag_decode(<const uint32_t*>data, count, <uint32_t*>to)
-        else:
-            _zigzag_decode(<const uint64_t*>data, count, <uint64_t*>to)
-
-
-def zigzag_encode(values, out):
-    """Fold signs into the lowest bit: 0, -1, 1, -2 become 0, 1, 2, 3; any width, same for both."""
-    _zigzag(values, out, True)
-
-
-def zigzag_decode(values, out):
-    """Undo `zigzag_encode`."""
-    _zigzag(values, out, False)

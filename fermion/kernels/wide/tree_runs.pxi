@@ -74,7 +74,7 @@ cdef inline word_type _lanes_sum(const word_type* lanes, int first, int stop) no
 
 cdef void _add_planes(const uint8_t* packed, uint64_t* planes) noexcept nogil:
     """Which bits are set how often in 16 words: bit i of plane k is bit k of that number."""
-    cdef uint64_t carry, word, before
+    cdef uint64_t carry, before
     cdef int i, k
     memset(planes, 0, 5 * sizeof(uint64_t))
     for i in range(16):

@@ -73,21 +73,6 @@ def test_deltas_wrap_and_restart_every_block(k: ModuleType, dtype: str, seed: in
 
 
 @BOTH
-@pytest.mark.parametrize("dtype", INTEGERS)
-@few
-@given(seed=seeds)
-def test_zigzag_folds_signs(k: ModuleType, dtype: str, seed: int):
-    bits = 8 * np.dtype(dtype).itemsize
-    values = random_integers(np.random.default_rng(seed), dtype, 50)
-    folded, back = np.empty(50, f"u{bits // 8}"), np.empty(50, dtype)
-    k.zigzag_encode(values, folded)
-    signed = values.view(f"i{bits // 8}").tolist()
-    assert folded.tolist() == [2 * n if n >= 0 else -2 * n - 1 for n in signed]
-    k.zigzag_decode(folded, back)
-    assert np.array_equal(back, values)
-
-
-@BOTH
 @pytest.mark.parametrize("dtype", FIXED)
 @few
 @given(seed=seeds, length=st.sampled_from([1, 2, 40]))
@@ -148,8 +133,6 @@ def test_arrays_that_do_not_fit_together_are_refused(k: ModuleType):
         lambda: k.delta_encode(four, eight, np.zeros(1, np.int32)),
         lambda: k.delta_decode(four, np.zeros(1, np.int32), np.zeros(3, np.int32)),
         lambda: k.delta_decode(four, np.zeros(1, np.int64), four.copy()),
-        lambda: k.zigzag_encode(four, eight),
-        lambda: k.zigzag_decode(four, four[:3]),
         lambda: k.byte_stream_split(four, np.zeros(15, np.uint8)),
         lambda: k.byte_stream_merge(np.zeros(15, np.uint8), 4, 0, 4, four),
         lambda: k.byte_stream_merge(np.zeros(16, np.uint8), 4, 0, 5, np.zeros(5, np.int32)),

@@ -437,25 +437,6 @@ def delta_decode(deltas: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None
         out[first : first + len(part)] = np.cumsum(part, dtype=part.dtype)
 
 
-def _signed(values: np.ndarray, out: np.ndarray) -> np.ndarray:
-    _check_integers(values)
-    _check_widths(values, out)
-    _check_lengths(len(values), out)
-    return values.view(f"i{values.itemsize}")
-
-
-def zigzag_encode(values: np.ndarray, out: np.ndarray) -> None:
-    """Fold signs into the lowest bit."""
-    signed = _signed(values, out)
-    out[:] = ((signed << 1) ^ (signed >> (8 * signed.itemsize - 1))).view(out.dtype)
-
-
-def zigzag_decode(values: np.ndarray, out: np.ndarray) -> None:
-    """Unfold signs."""
-    unsigned = _signed(values, out).view(f"u{values.itemsize}")
-    out[:] = ((unsigned >> 1) ^ -(unsigned & 1)).view(out.dtype)
-
-
 def run_starts(values: np.ndarray, out: np.ndarray) -> None:
     """Where each run of equal bytes starts."""
     items = [value.tobytes() for value in values]
