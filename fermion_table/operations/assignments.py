@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import pickle
 import re
 import sys
 import warnings
@@ -80,6 +82,9 @@ def settled(value: Any) -> Any:
         return value if stays else copied_array(repeat(value, 1))[0]
     if isinstance(value, np.ndarray) or is_of_pandas(value):
         return copy.deepcopy(value)
+    if isinstance(value, pc.Expression):
+        with contextlib.suppress(pa.ArrowNotImplementedError):  # columns by their positions
+            return pickle.loads(pickle.dumps(value))  # its literals may lie in memory of the caller
     return value
 
 

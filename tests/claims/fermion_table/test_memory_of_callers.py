@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -268,3 +269,17 @@ def test_any_mix_of_writers_keeps_what_it_was_given(
             memory.zero()
         table.commit(writer.prepare_commit())
     assert shown(table) == pa.concat_tables(expected).to_pylist()
+
+
+def test_literals_of_pyarrow_expressions_that_a_merge_sets_are_the_callers_no_longer(
+    tmp_path: Path,
+) -> None:
+    """A literal list is a view of memory that is filled again before the merge is executed."""
+    memory = np.array([7], dtype=np.int64)
+    values = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(memory)])
+    literal = pc.scalar(pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), values)[0])
+    table = Table.create(tmp_path / "t", pa.table({"id": [1], "list": [[1]]}))
+    merge = table.merge(pa.table({"id": [1]}), "id").when_matched_update({"list": literal})
+    memory[0] = 9
+    merge.execute()
+    assert table.to_arrow()["list"].to_pylist() == [[7]]
