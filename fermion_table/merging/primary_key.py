@@ -181,7 +181,8 @@ def scanned_key(
     Parameters
     ----------
     stored
-        The snapshot's own schema: it tells whether replaced rows are marked in its files.
+        The snapshot's own schema, of a table with buckets: it tells whether replaced rows are
+        marked in its files.
     merges_level0
         Whether level 0 is read whatever `deletion_vectors.merge_on_read` says.
 
@@ -190,7 +191,7 @@ def scanned_key(
     InvalidArgumentError
         Settings that this version does not know.
     """
-    key = primary_key_of(shown) if has_buckets(stored) else None
+    key = primary_key_of(shown)
     if key is None:
         return None
     own = key if shown.properties == stored.properties else primary_key_of(stored)

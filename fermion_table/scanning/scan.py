@@ -46,7 +46,7 @@ from fermion_table.reading.split_reader import IoTotals, SplitReader
 from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema.conversion import empty_columns
-from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata
+from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata, has_buckets
 from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
@@ -109,6 +109,8 @@ class Scan(ArrowRows):
     def key(self) -> PrimaryKey | None:
         """The primary key by which rows are merged; None: they are not."""
         stored = self.schemas[self.snapshot.schema.id]
+        if not has_buckets(stored):
+            return None
         return scanned_key(self.table_schema, stored, merges_level0=self.merges_level0)
 
     @cached_property
