@@ -34,7 +34,7 @@ from spark_ext.options import absolute, chosen_access
 from spark_ext.session import classic
 from spark_ext.writing.columns import check_batches, task_writer
 from spark_ext.writing.finished_tasks import finished_messages
-from spark_ext.writing.job import commit_arguments, committed_before, files_of
+from spark_ext.writing.job import commit_arguments, committed_before, create_with_rows, files_of
 
 
 def from_parquet(
@@ -99,7 +99,8 @@ def from_parquet(
             staged = stage_table(
                 where, schema, partition_by=partition_by, storage_options=storage_options
             )
-            return _create(spark, staged, filesystem, files, schema, metadata)
+            imported = partial(_imported, spark, staged, filesystem, files, schema)
+            return create_with_rows(staged, imported, metadata)
     table = open_table(where, storage_options=storage_options, access=access)
     _check_partitions(table, partition_by)
     earlier = committed_before(table, metadata)
@@ -107,22 +108,6 @@ def from_parquet(
         return earlier
     messages = _imported(spark, table, filesystem, files, schema)
     return table.commit(messages, **commit_arguments(metadata))
-
-
-def _create(
-    spark: SparkSession,
-    staged: StagedTable,
-    filesystem: Any,
-    files: Sequence[ParquetFile],
-    schema: pa.Schema,
-    metadata: CommitMetadata,
-) -> Snapshot:
-    try:
-        messages = _imported(spark, staged, filesystem, files, schema)
-    except BaseException:
-        staged.discard()
-        raise
-    return staged.commit(messages, **commit_arguments(metadata))
 
 
 def _imported(

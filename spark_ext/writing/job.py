@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -178,6 +178,18 @@ def committed_before(table: Table, metadata: CommitMetadata) -> Snapshot | None:
 def commit_arguments(metadata: CommitMetadata) -> dict[str, Any]:
     """The keyword arguments that `fermion_table.Table.commit` and `transaction` take."""
     return {name: getattr(metadata, name) for name in COMMIT_ARGUMENTS}
+
+
+def create_with_rows(
+    staged: StagedTable, write: Callable[[], list[WriterMessage]], metadata: CommitMetadata
+) -> Snapshot:
+    """Publish a new table with what tasks write; if they fail, nothing is left of it."""
+    try:
+        messages = write()
+    except BaseException:
+        staged.discard()
+        raise
+    return staged.commit(messages, **commit_arguments(metadata))
 
 
 def commit_overwrite(

@@ -23,7 +23,7 @@ from spark_ext.writing.append import append, overwrite
 from spark_ext.writing.job import (
     COMMIT_ARGUMENTS,
     FrameOptions,
-    commit_arguments,
+    create_with_rows,
     write_files,
 )
 
@@ -102,24 +102,13 @@ def write(
         )
         frame_options = _check_options(staged, **rest)
         spelled(frame, pa.schema([]), case_sensitive=is_case_sensitive(df.sparkSession))
-        return _create(df, staged, metadata, frame_options)
+        return create_with_rows(staged, lambda: write_files(df, staged, frame_options), metadata)
     except TableExists:
         if mode in ("error", "errorifexists"):
             raise
     if mode == "ignore":
         return open_table(path, storage_options=storage_options, access=access).snapshot
     return function(df, path, **named)
-
-
-def _create(
-    df: DataFrame, staged: StagedTable, metadata: CommitMetadata, options: FrameOptions
-) -> Snapshot:
-    try:
-        messages = write_files(df, staged, options)
-    except BaseException:
-        staged.discard()
-        raise
-    return staged.commit(messages, **commit_arguments(metadata))
 
 
 def _check_options(
