@@ -14,8 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fermion import version
 from fermion.redaction import redacted, redacted_text
-from fermion.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,8 +65,8 @@ class Watching:
                 "pip install 'fermion[otel]'"
             ) from error
         self._failed = trace.StatusCode.ERROR
-        self._tracer = trace.get_tracer("fermion", __version__, tracer_provider)
-        meter = metrics.get_meter("fermion", __version__, meter_provider)
+        self._tracer = trace.get_tracer("fermion", version.__version__, tracer_provider)
+        meter = metrics.get_meter("fermion", version.__version__, meter_provider)
         self._counters = {
             name: meter.create_counter(name, unit=unit, description=text)
             for name, (unit, text) in _COUNTERS.items()
