@@ -235,6 +235,20 @@ def test_what_can_not_be_computed_says_why(text: str) -> None:
     assert SqlExpression("v")(ROWS).to_pylist() == [1, None, 3]
 
 
+def test_operators_stay_expressions_where_duckdb_adds_one_for_times_with_zones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DuckDB 2.0.1 says that one + among many gives other values in another query."""
+    known = dict(sql_engine.functions())
+    for name in "+-":
+        added = sql_engine.Function("scalar", "CONSISTENT_WITHIN_QUERY", None, frozenset())
+        known[name] = {*known[name], added}
+    monkeypatch.setattr("fermion.sql.expressions.functions", lambda: known)
+    batch = pa.record_batch({"a": [1, 2]})
+    expression = SqlExpression("a - (-a) + 1")
+    assert expression(batch).to_pylist() == [3, 5]
+
+
 @pytest.mark.parametrize(
     "dtype",
     [
