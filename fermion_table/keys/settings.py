@@ -91,7 +91,7 @@ def parse_key_options(
         merge_on_read=settings.value("deletion_vectors.merge_on_read"),
         compaction=_compaction(settings, needs_lookup=deletion_vectors or producer == "lookup"),
         record_expiry=record_expiry(settings, columns),
-        deletion_expiry=deletion_expiry(settings, columns, sequence, engine.name),
+        deletion_expiry=deletion_expiry(settings, columns, sequence, replaces=engine.replaces),
     )
     settings.refuse_the_rest(engine.name)
     _check_together(options, engine)

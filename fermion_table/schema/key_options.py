@@ -88,7 +88,11 @@ def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> 
 
 
 def deletion_expiry(
-    settings: KeySettings, columns: Mapping[str, pa.DataType], sequence: Sequence[str], engine: str
+    settings: KeySettings,
+    columns: Mapping[str, pa.DataType],
+    sequence: Sequence[str],
+    *,
+    replaces: bool,
 ) -> RecordExpiry | None:
     """Read and check when deletions expire, by the first sequence field; None: never.
 
@@ -98,8 +102,8 @@ def deletion_expiry(
         Types by name.
     sequence
         The sequence fields.
-    engine
-        The merge engine.
+    replaces
+        Whether a row takes the place of older ones of its key: see `MergeEngine`.
 
     Raises
     ------
@@ -114,7 +118,7 @@ def deletion_expiry(
             raise InvalidArgumentError(f"{DELETION_TIME_TYPE}: there is no {DELETION_TIME}")
         return None
     is_descending = settings.value("sequence.field.sort_order") == "descending"
-    if not sequence or is_descending or engine != "deduplicate":
+    if not sequence or is_descending or not replaces:
         raise InvalidArgumentError(
             f"{DELETION_TIME}: expected merge_engine=deduplicate and sequence.field, ascending: "
             "other tables need no deletions after a full compaction, or need them for ever"
