@@ -120,7 +120,7 @@ test-paimon: setup-spark paimon
 
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
-		-k "torch_dataset or other_libraries"
+		tests/test_examples.py -k "torch_dataset or other_libraries or train_model"
 
 docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"

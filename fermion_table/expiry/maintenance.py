@@ -64,7 +64,8 @@ class MaintenanceStep:
     __repr__ = short_repr
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.outcome}: {self.text.replace(chr(10), '; ')}"
+        said = self.text.replace("\n", "; ")
+        return ": ".join([self.name, *([] if self.outcome == "done" else [self.outcome]), said])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ from tests.conftest import ON_CI
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NEEDED = {"tpch.py": "tpchgen-cli"}
+LIBRARIES = {"train_model.py": "torch"}
+"""What is installed for `make test-recipes` alone."""
 PROGRAMS = sorted(file.name for file in EXAMPLES.glob("*.py"))
 WITH_SPARK = [name for name in PROGRAMS if "pyspark" in (EXAMPLES / name).read_text()]
 SHARING_A_SESSION = [name for name in WITH_SPARK if name != "quickstart.py"]
