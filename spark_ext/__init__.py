@@ -1,7 +1,8 @@
 """Fermion tables in PySpark: functions to read, write and maintain them, a format, a catalog.
 
 - Set a session up: `configure`, `register`, `install_catalog`.
-- Read: `read_table`, `read_changes`. Write: `append`, `overwrite`, `upsert`, `merge`, `write`.
+- Read: `read_table`, `read_changes`, `training_frame`. Write: `append`, `overwrite`, `upsert`,
+  `merge`, `write`.
 - Maintain: `compact`, `expire`, `remove_orphans`, `add_columns_with`. Convert: `from_parquet`,
   `to_parquet`.
 """
@@ -16,6 +17,7 @@ from spark_ext.maintenance.expiry import expire, remove_orphans
 from spark_ext.merging.builder import merge
 from spark_ext.reading.changes import read_changes
 from spark_ext.reading.table import read_table
+from spark_ext.reading.training import training_frame
 from spark_ext.writing.append import append, overwrite, upsert
 from spark_ext.writing.save import write
 
@@ -34,6 +36,7 @@ __all__ = [
     "register",
     "remove_orphans",
     "to_parquet",
+    "training_frame",
     "upsert",
     "write",
 ]

@@ -5,10 +5,11 @@ after `TrainingBatch`. `training_frame` joins labels with `FeatureSource` after 
 """
 
 from fermion.engine import TrainingBatch, TrainingReader, TrainingStats
-from fermion_table.training.frame import FeatureSource, TrainingFrame, training_frame
+from fermion_table.training.frame import FeatureSource, PlannedSource, TrainingFrame, training_frame
 
 __all__ = [
     "FeatureSource",
+    "PlannedSource",
     "TrainingBatch",
     "TrainingFrame",
     "TrainingReader",

@@ -74,14 +74,33 @@ class FeatureSource:
 
 
 @dataclass(frozen=True)
-class _Side:
-    """A source that is planned: what is read of it, and how it is matched."""
+class PlannedSource:
+    """What is read of a source, and how its rows are matched.
+
+    Attributes
+    ----------
+    scan
+        Keys, time and features.
+    keys, time, features
+        Names of its columns.
+    within
+        How much older than a label's time a row may be; None: any age.
+    """
 
     scan: Scan
     keys: tuple[str, ...]
     time: str
     features: tuple[str, ...]
-    within: int | None
+    within: timedelta | None
+
+    @property
+    def ticks(self) -> int | None:
+        """`within` in units of the time, as `as_of.stored_as` has it."""
+        return None if self.within is None else ticks_of(self.within, self._kind, self.time)
+
+    @property
+    def _kind(self) -> pa.DataType:
+        return self.scan.schema.field(self.time).type
 
 
 class TrainingFrame:
@@ -89,11 +108,20 @@ class TrainingFrame:
 
     Make one with `training_frame`. More rows than a join holds at once come in another order than
     that of the labels, the same each time.
+
+    Attributes
+    ----------
+    labels, time
+        What is read of the labels, and their column with the time.
+    sources
+        What is read of each source.
+    schema
+        Of the rows.
     """
 
-    def __init__(self, labels: Scan, time: str, sides: Sequence[_Side]) -> None:
-        self._labels, self._time, self._sides = labels, time, tuple(sides)
-        self.schema = _with_features(labels.schema, sides)
+    def __init__(self, labels: Scan, time: str, sources: Sequence[PlannedSource]) -> None:
+        self.labels, self.time, self.sources = labels, time, tuple(sources)
+        self.schema = _with_features(labels.schema, sources)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches.
@@ -105,12 +133,12 @@ class TrainingFrame:
         VersionNotFound
             A snapshot has expired.
         """
-        batches, schema, rows = self._labels.to_batches(), self._labels.schema, self._labels.count()
-        by_keys: dict[tuple[str, ...], list[_Side]] = {}
-        for side in self._sides:
+        batches, schema, rows = self.labels.to_batches(), self.labels.schema, self.labels.count()
+        by_keys: dict[tuple[str, ...], list[PlannedSource]] = {}
+        for side in self.sources:
             by_keys.setdefault(side.keys, []).append(side)
         for sides in by_keys.values():  # one set of keys after the other
-            batches = _joined(batches, schema, rows, self._time, sides)
+            batches = _joined(batches, schema, rows, self.time, sides)
             schema = _with_features(schema, sides)
         for batch in batches:
             yield batch.select(self.schema.names)
@@ -156,13 +184,13 @@ class TrainingFrame:
         return TrainingReader(_FrameBlocks(path, directory, self._identity()), chosen)
 
     def _identity(self) -> dict[str, Any]:
-        snapshots = [self._labels.snapshot, *(side.scan.snapshot for side in self._sides)]
+        snapshots = [self.labels.snapshot, *(side.scan.snapshot for side in self.sources)]
         return {"snapshots": [[each.id, each.hash[:16]] for each in snapshots]}
 
     def __repr__(self) -> str:
         facts = {
             "columns": names_text(self.schema.names, "columns"),
-            "sources": str(len(self._sides)),
+            "sources": str(len(self.sources)),
         }
         return facts_repr("TrainingFrame", facts)
 
@@ -269,7 +297,7 @@ def _check_time(schema: pa.Schema, name: str, where: str) -> pa.DataType:
 
 def _side(
     labels: pa.Schema, moment: str, source: FeatureSource, as_known_at: Any, where: str
-) -> _Side:
+) -> PlannedSource:
     data = source.data
     if as_known_at is not None and isinstance(data, Scan):
         raise InvalidArgumentError(
@@ -294,11 +322,11 @@ def _side(
                 "in the labels"
             )
     features = _features(scan.schema, source, where)
-    within = None
-    if source.within is not None:
-        within = ticks_of(age_of(source.within, "within"), kind, where)
+    within = None if source.within is None else age_of(source.within, "within")
+    if within is not None:
+        ticks_of(within, kind, where)  # a column without a unit of time is an error now
     names = list(dict.fromkeys([*source.keys, source.time, *features]))
-    return _Side(scan.select(names), tuple(source.keys), source.time, features, within)
+    return PlannedSource(scan.select(names), tuple(source.keys), source.time, features, within)
 
 
 def _features(schema: pa.Schema, source: FeatureSource, where: str) -> tuple[str, ...]:
@@ -317,7 +345,7 @@ def _features(schema: pa.Schema, source: FeatureSource, where: str) -> tuple[str
     return tuple(features)
 
 
-def _with_features(labels: pa.Schema, sides: Sequence[_Side]) -> pa.Schema:
+def _with_features(labels: pa.Schema, sides: Sequence[PlannedSource]) -> pa.Schema:
     fields = list(labels)
     for side in sides:
         fields += [side.scan.schema.field(name).with_nullable(True) for name in side.features]
@@ -329,7 +357,7 @@ def _joined(
     schema: pa.Schema,
     rows: int,
     time: str,
-    sides: Sequence[_Side],
+    sides: Sequence[PlannedSource],
 ) -> Iterator[pa.RecordBatch]:
     """Labels with the features of sources that have the same keys."""
     keys = sides[0].keys
@@ -348,7 +376,7 @@ def _joined(
 
 
 def _join(
-    labels: pa.Table, time: str, sides: Sequence[_Side], sources: Sequence[pa.Table]
+    labels: pa.Table, time: str, sides: Sequence[PlannedSource], sources: Sequence[pa.Table]
 ) -> Iterator[pa.RecordBatch]:
     """The same of rows that fit into memory."""
     schema, times = _with_features(labels.schema, sides), _times(labels, time)
@@ -358,7 +386,7 @@ def _join(
             times,
             [rows.column(key) for key in side.keys],
             _times(rows, side.time),
-            side.within,
+            side.ticks,
         )
         for side, rows in zip(sides, sources, strict=True)
     ]
