@@ -9,7 +9,7 @@ import atexit
 import importlib.util
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -111,8 +111,8 @@ class _Engine:
     def functions(self) -> list[tuple[Any, ...]]:
         """What `Function` has of each one."""
         found = self._connection().execute(
-            "SELECT function_name, function_type, stability, macro_definition, parameters "
-            "FROM duckdb_functions()"
+            "SELECT function_name, function_type, stability, macro_definition, parameters, "
+            "parameter_types, return_type FROM duckdb_functions()"
         )
         return found.fetchall()
 
@@ -154,7 +154,15 @@ class Function(NamedTuple):
 def functions() -> dict[str, set[Function]]:
     """DuckDB's functions by name; one name may have several."""
     found: dict[str, set[Function]] = {}
-    for name, kind, stability, macro, parameters in ENGINE.functions():
+    for name, kind, stability, macro, parameters, types, result in ENGINE.functions():
         known = frozenset(parameters or ()) if macro else frozenset()
+        if stability == "CONSISTENT_WITHIN_QUERY" and _needs_zone(types or (), result):
+            stability = "CONSISTENT"  # the zone is a setting, which is always the same here
         found.setdefault(name.lower(), set()).add(Function(kind, stability, macro, known))
     return found
+
+
+def _needs_zone(types: Sequence[Any], result: Any) -> bool:
+    """Whether a function has arguments and computes with times with a zone."""
+    shown = map(str, (*types, result))
+    return len(types) > 0 and any("TIME ZONE" in each or "TIMESTAMPTZ" in each for each in shown)

@@ -263,9 +263,7 @@ class SqlTree:
         for each in known:
             if each.kind in ("aggregate", "window"):
                 raise self._wrong(f"{name}() is no function of one row ({each.kind})")
-            # DuckDB 2.0.1 has a + of times whose zone is a setting, among those of numbers.
-            is_stable = each.stability == "CONSISTENT" or node.get("is_operator")
-            if each.kind == "scalar" and not is_stable:
+            if each.kind == "scalar" and each.stability != "CONSISTENT":
                 raise self._wrong(f"{name}() {_UNSTABLE}")
             if each.macro is not None and each.kind == "macro" and name not in macros:
                 for part in _selected(ENGINE.parsed(f"SELECT {each.macro}")):

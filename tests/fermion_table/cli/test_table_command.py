@@ -60,7 +60,9 @@ def ids(table: Table) -> list[int]:
 
 
 def test_the_commands_are_those_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    expected = "create import export log show files schema scan diff tag branch restore compact"
+    expected = (
+        "create import export copy log show files schema scan diff tag branch restore compact"
+    )
     expected += " expire remove-orphans verify repair"
     assert list(COMMANDS) == expected.split()
     assert main(["table", "--help"]) == 0

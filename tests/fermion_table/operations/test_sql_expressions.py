@@ -235,18 +235,26 @@ def test_what_can_not_be_computed_says_why(text: str) -> None:
     assert SqlExpression("v")(ROWS).to_pylist() == [1, None, 3]
 
 
-def test_operators_stay_expressions_where_duckdb_adds_one_for_times_with_zones(
+def test_functions_stay_expressions_where_duckdb_says_that_a_zone_is_a_setting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """DuckDB 2.0.1 says that one + among many gives other values in another query."""
-    known = dict(sql_engine.functions())
-    for name in "+-":
-        added = sql_engine.Function("scalar", "CONSISTENT_WITHIN_QUERY", None, frozenset())
-        known[name] = {*known[name], added}
-    monkeypatch.setattr("fermion.sql.expressions.functions", lambda: known)
-    batch = pa.record_batch({"a": [1, 2]})
-    expression = SqlExpression("a - (-a) + 1")
-    assert expression(batch).to_pylist() == [3, 5]
+    """DuckDB 2.0.1 says that one + and one year() among several give other values later."""
+    listed = sql_engine.ENGINE.functions()
+    zone = "TIMESTAMP WITH TIME ZONE"
+    for name, types in (("+", [zone, "INTERVAL"]), ("-", [zone, zone]), ("year", [zone])):
+        row = (name, "scalar", "CONSISTENT_WITHIN_QUERY", None, [], types, "BIGINT")
+        listed.append(row)
+    monkeypatch.setattr(sql_engine.ENGINE, "functions", lambda: listed)
+    sql_engine.functions.cache_clear()
+    try:
+        batch = pa.record_batch({"a": [1, 2]})
+        assert SqlExpression("a - (-a) + 1")(batch).to_pylist() == [3, 5]
+        assert SqlExpression("year(DATE '2026-01-01') + a")(batch).to_pylist() == [2027, 2028]
+        for clock in ("now()", "random()", "today()"):
+            with pytest.raises(InvalidArgumentError, match="other values"):
+                SqlExpression(clock)(batch)
+    finally:
+        sql_engine.functions.cache_clear()
 
 
 @pytest.mark.parametrize(
