@@ -222,7 +222,10 @@ class Cluster(Servers):
         self._serve("disk", "ceph-osd", "-i", "0")
 
     def _disk_is_up(self) -> bool:
-        return " 1 up" in self.admin("ceph", "osd", "stat")
+        try:
+            return " 1 up" in self.admin("ceph", "osd", "stat")
+        except NotAvailableError:  # a monitor that has just begun refuses questions
+            return False
 
     def _ended(self, name: str) -> None:
         # A disk that asks the monitor before it was told the cluster's id is refused, and ends.
