@@ -19,7 +19,7 @@ from fermion.display import facts_repr, names_text, short_repr
 from fermion.engine import FileBlocks, TrainingOptions, TrainingReader
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table.argument_checks import check_texts
-from fermion_table.moments import age_of
+from fermion_table.moments import age_of, moment_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.table.table import Table
 from fermion_table.training.as_of import is_time, newest_rows, stored_as, ticks_of
@@ -247,6 +247,8 @@ def training_frame(
         raise TypeError(f"labels: expected a Table or a Scan, found {type(labels).__name__}")
     if isinstance(sources, FeatureSource) or not isinstance(sources, Sequence) or not sources:
         raise TypeError(f"sources: expected a list of FeatureSource, found {sources!r:.100}")
+    if as_known_at is not None:
+        as_known_at = moment_of(as_known_at, "as_known_at")
     spine = labels.scan() if isinstance(labels, Table) else labels
     moment = _time_column(spine, time)
     names = set(spine.schema.names)

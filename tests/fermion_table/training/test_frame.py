@@ -167,6 +167,8 @@ def test_arguments_that_contradict_each_other(tmp_path, users, labels):
     scan = FeatureSource(users.scan(), ["user"], "updated_at")
     with pytest.raises(InvalidArgumentError, match="has its snapshot already"):
         training_frame(labels, [scan], as_known_at=datetime.now())
+    with pytest.raises(TypeError, match="as_known_at=5: expected a datetime"):
+        training_frame(labels, [source], as_known_at=5)
     with pytest.raises(TypeError, match="sources"):
         training_frame(labels, source)
     with pytest.raises(TypeError, match="labels"):

@@ -15,6 +15,7 @@ from pyspark.sql import types as st
 
 import spark_ext
 from fermion_table import StorageAccess, Table
+from fermion_table.training import FeatureSource
 from tests.acceptance.wrong_arguments import TEXTS, Case
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int64())])
@@ -142,6 +143,15 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         branch=None,
         **_ACCESS,
     ),
+    "training_frame": lambda directory: _case(
+        spark_ext.training_frame,
+        None,
+        **_SPARK,
+        labels=Table.open(directory / "t"),
+        sources=[FeatureSource(Table.open(directory / "k"), ["id"], "part")],
+        time="part",
+        as_known_at=None,
+    )(directory),
     "add_columns_with": _case(
         spark_ext.add_columns_with,
         **_SPARK,
