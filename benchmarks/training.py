@@ -9,6 +9,7 @@ other libraries of this environment.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -48,16 +49,16 @@ def tables(size: Size) -> Iterator[pa.Table]:
         )
 
 
-class Trained(Library):
+class Trained(Library, ABC):
     """What trains from files of its own."""
 
+    @abstractmethod
     def write(self, path: Path, size: Size) -> None:
         """Write the table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batches(self, path: Path, columns: Sequence[str]) -> Batches:
         """One epoch."""
-        raise NotImplementedError
 
     def stored(self, size: Size) -> Path:
         """The table's files, written once."""

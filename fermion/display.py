@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -200,18 +201,18 @@ class ShownText(str):
 _Named = TypeVar("_Named")
 
 
-class NamedValues(Generic[_Named]):
+class NamedValues(ABC, Generic[_Named]):
     """What lists values by name: it is iterated, counted, searched and shown as that list."""
 
     __slots__ = ()
 
+    @abstractmethod
     def list(self) -> Sequence[_Named]:
         """The values, each with a ``name``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _facts(self, value: _Named) -> dict[str, Any]:
         """What people are shown of one."""
-        raise NotImplementedError
 
     def __iter__(self) -> Iterator[_Named]:
         return iter(self.list())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -27,8 +27,6 @@ from fermion.io.source import (
     open_source,
 )
 from fermion.options import (
-    TRAINING_LANES,
-    TRAINING_WINDOW_ROWS,
     ReadOptions,
     SortKey,
     read_options,
@@ -51,8 +49,6 @@ from fermion.reading.verify import VerifyReport, verify_again
 from fermion.typing import FilterLike
 
 if TYPE_CHECKING:
-    from fermion.training.epoch import Last
-    from fermion.training.order import Shuffle
     from fermion.training.reader import TrainingReader
 
 # Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
@@ -435,17 +431,7 @@ class FermionFile:
         columns: Sequence[ColumnName] | None = None,
         *,
         filter: FilterLike | None = None,
-        batch_rows: int,
-        seed: int = 0,
-        shuffle: Shuffle | None = "rows",
-        rank: int | None = None,
-        world_size: int | None = None,
-        last: Last = "short",
-        lanes: int = TRAINING_LANES,
-        window_rows: int = TRAINING_WINDOW_ROWS,
-        threads: int | None = None,
-        fill: Mapping[str, Any] | None = None,
-        mask: bool = False,
+        **options: Any,
     ) -> TrainingReader:
         """Rows for training a model, shuffled, as any number of ranks and workers share them.
 
@@ -453,33 +439,8 @@ class FermionFile:
         ----------
         columns, filter
             As of `read`. Rows that the filter does not select are left out of the batches.
-        batch_rows
-            Rows of a batch, of one rank.
-        seed
-            Of the random order.
-        shuffle
-            ``"rows"``: blocks of rows come in random order, and the rows of many blocks are mixed;
-            ``"blocks"``: only the former; ``"batches"``: all rows with one ``batch_id`` come
-            together, batch ids in random order; None: rows in their order.
-        rank, world_size
-            Which part of each global step of ``batch_rows * world_size`` rows this reader gives;
-            None: that of torch.distributed if it is in use, else ``RANK`` and ``WORLD_SIZE`` of the
-            environment, else all.
-        last
-            What becomes of rows that make no full step: ``"short"``: they are a step with fewer
-            rows; ``"drop"``: they are left out; ``"repeat"``: rows from the start of the epoch's
-            order fill the step.
-        lanes
-            Among how many streams of blocks a batch is divided; a property of the order.
-        window_rows
-            Rows of all lanes that are mixed with each other and held in memory; a property of the
-            order.
-        threads
-            That read; None takes the number of processors.
-        fill
-            What stands for nulls, by column, in columns that are NumPy arrays.
-        mask
-            Whether `TrainingBatch.mask` tells where nulls are.
+        options
+            Those of `fermion_table.Scan.training`; ``batch_rows`` is needed.
 
         Raises
         ------
@@ -492,22 +453,7 @@ class FermionFile:
         from fermion.reading.training_blocks import FileBlocks
         from fermion.training.reader import TrainingOptions, TrainingReader
 
-        return TrainingReader(
-            FileBlocks(self, columns, filter),
-            TrainingOptions(
-                batch_rows=batch_rows,
-                seed=seed,
-                shuffle=shuffle,
-                rank=rank,
-                world_size=world_size,
-                last=last,
-                lanes=lanes,
-                window_rows=window_rows,
-                threads=threads,
-                fill=fill,
-                mask=mask,
-            ),
-        )
+        return TrainingReader(FileBlocks(self, columns, filter), TrainingOptions(**options))
 
     def batches(self) -> tuple[np.ndarray, np.ndarray]:
         """Every batch of a file in batch mode, in order: its id and its rows, ``int64`` each.

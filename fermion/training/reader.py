@@ -262,10 +262,10 @@ class TrainingReader:
 
     def __len__(self) -> int:
         """Batches of an epoch, the same for every rank."""
-        steps, place, count = self._make_epoch(0), 0, 0
         if self._options.shuffle != "batches":
             rows, step_rows = int(self._source.slots.sum()), self._share.step_rows
             return rows // step_rows if self._options.last == "drop" else -(-rows // step_rows)
+        steps, place, count = self._make_epoch(0), 0, 0
         while (end := steps.step_end(place)) is not None:
             place, count = end, count + 1
         return count

@@ -28,7 +28,7 @@ from fermion_table.training.partitions import Partitions, partition_count
 BATCH_ROWS = 65_536
 
 
-@dataclass(frozen=True, kw_only=False)
+@dataclass(frozen=True)
 class FeatureSource:
     """Rows with features, each valid from a moment on, until the next one of its key.
 
