@@ -7,6 +7,7 @@ value or text with digits, as in pyarrow.
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -215,3 +216,13 @@ def _of_array(values: np.ndarray, name: str) -> np.ndarray:
 
 def _too_large(name: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{name}: expected integers from {INT64_MIN} to {INT64_MAX}")
+
+
+def plain_path(location: str | os.PathLike[str]) -> str | None:
+    """The local path of a location, ``~`` expanded, if no part of it can be a URL; else None.
+
+    Only what may be a URL is taken apart by `fermion.io.remote`, which looks for credentials.
+    """
+    text = os.fspath(location)
+    is_plain = not any(mark in text for mark in ("://", "::", "@", "%40"))
+    return os.path.expanduser(text) if is_plain else None

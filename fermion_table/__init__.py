@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         UnsupportedFeature,
         VersionNotFound,
     )
-    from fermion_table.expiry.drop import DroppedTable, drop_table
+    from fermion_table.expiry.drop import drop_table
     from fermion_table.expiry.maintenance import MaintenanceResult
     from fermion_table.inspection.table_difference import TableDiff
     from fermion_table.metadata.references import Tag
@@ -45,7 +45,6 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.planning.plan import ScanPlan
     from fermion_table.scanning.scan import Scan
     from fermion_table.schema.schema import Field, TableSchema
-    from fermion_table.schema.transforms import PartitionTransform
     from fermion_table.storage.store import StorageAccess
     from fermion_table.table.table import Table
     from fermion_table.writing.writer_message import WriteSettings
@@ -60,12 +59,10 @@ __getattr__ = load_when_asked_for(
         "CommitStateUnknown": "errors",
         "CompactionResult": "compaction.task",
         "CorruptMetadata": "errors",
-        "DroppedTable": "expiry.drop",
         "Field": "schema.schema",
         "MaintenanceResult": "expiry.maintenance",
         "MissingDataFile": "errors",
         "MergeResult": "operations.merge",
-        "PartitionTransform": "schema.transforms",
         "RepairResult": "checks.repair",
         "Scan": "scanning.scan",
         "ScanPlan": "planning.plan",
@@ -105,6 +102,7 @@ __getattr__ = load_when_asked_for(
         "CompactionMessage",
         "CompactionTask",
         "DataWriter",
+        "DroppedTable",
         "Effort",
         "FileSplit",
         "FinishedColumns",
@@ -114,6 +112,7 @@ __getattr__ = load_when_asked_for(
         "KeyWriter",
         "MAIN",
         "MergeBuilder",
+        "PartitionTransform",
         "PinnedTable",
         "PruningStep",
         "SchemaChange",
@@ -139,12 +138,10 @@ __all__ = [
     "CommitStateUnknown",
     "CompactionResult",
     "CorruptMetadata",
-    "DroppedTable",
     "Field",
     "MaintenanceResult",
     "MergeResult",
     "MissingDataFile",
-    "PartitionTransform",
     "RepairResult",
     "Scan",
     "ScanPlan",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         CompactionTask,
         compact_group,
     )
+    from fermion_table.expiry.drop import DroppedTable
     from fermion_table.inspection.history_log import HistoryLog
     from fermion_table.inspection.refs import BranchHead
     from fermion_table.merging.primary_key import PrimaryKey, primary_key_of, required_key
@@ -47,6 +48,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.reading.split_reader import SplitReader
     from fermion_table.schema.difference import SchemaChange
     from fermion_table.schema.properties import spelled_columns
+    from fermion_table.schema.transforms import PartitionTransform
     from fermion_table.schema.update import SchemaUpdate
     from fermion_table.storage.owned_files import OwnedFiles
     from fermion_table.storage.paths import MAIN
@@ -76,6 +78,7 @@ __getattr__ = load_when_asked_for(
         "CompactionMessage": "compaction.task",
         "CompactionTask": "compaction.task",
         "DataWriter": "writing.data_writer",
+        "DroppedTable": "expiry.drop",
         "Effort": "metadata.snapshot",
         "FileSplit": "planning.split",
         "FinishedColumns": "operations.computed_columns",
@@ -90,6 +93,7 @@ __getattr__ = load_when_asked_for(
         "MergeCounts": "operations.merge_matching",
         "MergeDescription": "operations.merge_clauses",
         "OwnedFiles": "storage.owned_files",
+        "PartitionTransform": "schema.transforms",
         "PinnedTable": "catalog.snapshots",
         "PrimaryKey": "merging.primary_key",
         "PruningStep": "planning.plan",
@@ -137,6 +141,7 @@ __all__ = [
     "CompactionMessage",
     "CompactionTask",
     "DataWriter",
+    "DroppedTable",
     "Effort",
     "FileSplit",
     "FinishedColumns",
@@ -150,6 +155,7 @@ __all__ = [
     "MergeCounts",
     "MergeDescription",
     "OwnedFiles",
+    "PartitionTransform",
     "PinnedTable",
     "PrimaryKey",
     "PruningStep",

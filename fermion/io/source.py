@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from fermion.arguments import mapping, plain_path
 from fermion.deadline import TIMEOUT_S, deadline
 from fermion.errors import (
     ChecksumError,
@@ -627,7 +628,9 @@ def open_source(
     """
     if not isinstance(path, (str, os.PathLike)):
         return BufferSource(buffer_of(path, "path"))
-    filesystem, inner = resolve(path, storage_options)
+    mapping(storage_options, "storage_options")
+    local = plain_path(path)
+    filesystem, inner = resolve(path, storage_options) if local is None else (None, local)
     if filesystem is None:
         return MappedSource(inner) if memory_map else LocalSource(inner)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
 
-from fermion.arguments import mapping
+from fermion.arguments import mapping, plain_path
 from fermion.engine import ask, connect, refuse_credentials
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
@@ -70,6 +70,9 @@ def open_store(
         raise InvalidArgumentError(f"durability={durability!r}: expected 'full' or 'fast'")
     if not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r}: expected a StorageAccess")
+    local = plain_path(location)
+    if local is not None:
+        return LocalStore(local, durability=durability, access=access)
     text = os.fspath(location)
     refuse_credentials(text, what)
     if not isinstance(location, str) or ("://" not in text and "::" not in text):

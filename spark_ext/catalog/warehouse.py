@@ -10,7 +10,6 @@ from typing import Any
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import logger, redacted
 from fermion_table import (
-    DroppedTable,
     StorageAccess,
     Table,
     TableExists,
@@ -18,7 +17,7 @@ from fermion_table import (
     VersionNotFound,
     drop_table,
 )
-from fermion_table.engine import WarehouseNames
+from fermion_table.engine import DroppedTable, WarehouseNames
 from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.change_feed import ChangeFeed
 from spark_ext.catalog.changes import alter

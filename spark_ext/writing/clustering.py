@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 
-from fermion_table import PartitionTransform, TableSchema
-from fermion_table.engine import PrimaryKey, primary_key_of
+from fermion_table import TableSchema
+from fermion_table.engine import PartitionTransform, PrimaryKey, primary_key_of
 from spark_ext.column_names import free_names, quoted
 
 

@@ -12,14 +12,19 @@ import pyarrow as pa
 import fermion
 import fermion_table
 from fermion_table import (
-    PartitionTransform,
     SqlExpression,
     StorageAccess,
     Table,
     WriteSettings,
     lit,
 )
-from fermion_table.engine import BufferPool, CommitMetadata, FoundRows, stage_table
+from fermion_table.engine import (
+    BufferPool,
+    CommitMetadata,
+    FoundRows,
+    PartitionTransform,
+    stage_table,
+)
 from tests.acceptance.file_calls import TRAINING
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 

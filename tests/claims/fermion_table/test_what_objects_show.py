@@ -129,7 +129,7 @@ def objects_of_tables(directory: Path, rows: pa.Table) -> list[Any]:
         ),
         fermion_table.MaintenanceResult(paths=(LONG,) * 10_000),
         fermion_table.RepairResult(actions=(LONG,) * 99, problems=(SCRIPT,) * 99, dry_run=True),
-        fermion_table.DroppedTable(files=1, bytes=1, left=(SCRIPT,) * 9_999, location=LONG),
+        fermion_table.engine.DroppedTable(files=1, bytes=1, left=(SCRIPT,) * 9_999, location=LONG),
         fermion_table.engine.CompactionGroup(messages[0].entries * 1_000),
         fermion_table.engine.CommitMetadata(message=LONG, properties={LONG: LONG}),
         fermion_table.StorageAccess(allowed_roots=[f"/{number}" for number in range(1_000)]),
