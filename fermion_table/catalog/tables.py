@@ -299,9 +299,8 @@ class Tables:
         if mode == "error":
             raise TableExists(f"{name}: a table has this name already")
         if mode == "overwrite" and rows is not None:
-            replaced = create_with_rows(
-                placed.store, definition, rows, replaces=True, message=message
-            )
+            metadata = CommitMetadata(message=message)
+            replaced = create_with_rows(placed.store, definition, rows, metadata, replaces=True)
             return Table(placed.store, replaced)
         table = Table.at(placed.store)
         if mode == "overwrite":
@@ -433,7 +432,8 @@ def _created(
     if rows is None:
         metadata = CommitMetadata(message=message, properties=named)
         return create_defined(store, definition, metadata=metadata)
-    return create_with_rows(store, definition, rows, message=message, creation_properties=named)
+    metadata = CommitMetadata(message=message)
+    return create_with_rows(store, definition, rows, metadata, creation_properties=named)
 
 
 def _opened(name: TableName, store: AtomicStore, snapshot: Snapshot) -> Table:

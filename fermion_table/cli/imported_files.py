@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.errors import CommitConflict
 from fermion_table.metadata.history import walk
+from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.store import AtomicStore
 from fermion_table.table.table import Table
 
 PROPERTY = "fermion.import.files"
@@ -51,24 +54,47 @@ class ImportedFiles:
         InvalidArgumentError
             No import is left in the history, of which a part has expired.
         """
-        files: dict[str, str] = {}
-        stop: int | None = None
-        earliest = 0
-        for snapshot in walk(table.store, table.snapshot, branch=table.branch):
-            if stop is not None and snapshot.id <= stop:
-                break  # a later import knew of it
-            earliest = snapshot.id
-            said = snapshot.properties.get(PROPERTY)
-            if said is not None:
-                found = json.loads(said)
-                files = {**found["files"], **files}
-                stop = found["up_to"] if stop is None else stop
-        if stop is None and earliest and not may_be_lost:
+        files, lost = _remembered(table.store, table.branch, table.snapshot)
+        if lost and not may_be_lost:
             raise InvalidArgumentError(
                 f"{table.location}: which files were imported is not known, as snapshots before "
-                f"{earliest} have expired; --again imports all files, and remembers them"
+                f"{lost} have expired; --again imports all files, and remembers them"
             )
         return cls(table.snapshot.id, files)
+
+    def followed_by(
+        self,
+        versions: Mapping[str, str],
+        store: AtomicStore,
+        branch: str,
+        base: Snapshot,
+        *,
+        again: bool = False,
+    ) -> dict[str, str]:
+        """What a snapshot with the rows of more files has to say, if it follows another one.
+
+        Parameters
+        ----------
+        again
+            Whether the files may have been read by another import.
+
+        Raises
+        ------
+        CommitConflict
+            Another import has read one of the files meanwhile, or that is not known any more.
+        InvalidArgumentError
+            They are too many to be remembered.
+        """
+        files, lost = _remembered(store, branch, base, self.up_to)
+        read = [path for path in versions if _digest(path, 8) in files]
+        if (read or lost) and not again:
+            raise CommitConflict(
+                f"{store.location}: another import has read {read[0] if read else 'files'} since "
+                f"snapshot {self.up_to}",
+                mine="import",
+                theirs=f"import (up to snapshot {base.id})",
+            )
+        return ImportedFiles(base.id, {**self.files, **files}).properties(versions)
 
     def is_new(self, path: str) -> bool:
         """Whether no file of this name has been read."""
@@ -95,6 +121,27 @@ class ImportedFiles:
             )
         text = json.dumps({"up_to": self.up_to, "files": files}, separators=(",", ":"))
         return {PROPERTY: text}
+
+
+def _remembered(
+    store: AtomicStore, branch: str, newest: Snapshot, known: int | None = None
+) -> tuple[dict[str, str], int]:
+    """Files that imports have read up to a snapshot; of those since a known one, at least these.
+
+    With it the earliest snapshot that is left, if what came before it is missing, else 0.
+    """
+    files: dict[str, str] = {}
+    earliest, stop = newest.id, known
+    for snapshot in walk(store, newest, branch=branch):
+        if stop is not None and snapshot.id <= stop:
+            return files, 0  # a later import knew of it
+        earliest = snapshot.id
+        said = snapshot.properties.get(PROPERTY)
+        if said is not None:
+            found = json.loads(said)
+            files = {**found["files"], **files}
+            stop = found["up_to"] if stop is None else stop
+    return files, earliest if known is not None or stop is None else 0
 
 
 def identifier_of(versions: Mapping[str, str]) -> str:

@@ -7,7 +7,9 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
@@ -18,8 +20,12 @@ from fermion_table.cli.arguments import add_table, add_version, open_table
 from fermion_table.cli.imported_files import ImportedFiles, identifier_of
 from fermion_table.cli.printing import Console
 from fermion_table.commit.replacement import TableDefinition
+from fermion_table.commit.request import CommitMetadata
+from fermion_table.errors import CommitConflict
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.location import open_store
+from fermion_table.storage.paths import MAIN
+from fermion_table.table.appending import append_as
 from fermion_table.table.staged import create_with_rows, schema_and_rows
 
 _FILES = (
@@ -69,8 +75,8 @@ class Create:
             properties=properties,
         )
         store = open_store(arguments.path, storage_options=storage_options(arguments))
-        read = ImportedFiles(0, {}).properties(given.versions())
-        snapshot = create_with_rows(store, definition, rows, properties=read)
+        read = partial(ImportedFiles(0, {}).followed_by, given.versions(), store, MAIN)
+        snapshot = create_with_rows(store, definition, rows, CommitMetadata(properties_after=read))
         _print_snapshot(snapshot, arguments, console, files=len(given.files))
         return True
 
@@ -98,26 +104,33 @@ class Import:
         given = InputFiles(arguments.files, storage_options(arguments))
         versions = given.versions()
         again = arguments.again
-        known = ImportedFiles.of(table, may_be_lost=again)
-        new = {path: each for path, each in versions.items() if again or known.is_new(path)}
+        while True:
+            known = ImportedFiles.of(table, may_be_lost=again)
+            new = {path: each for path, each in versions.items() if again or known.is_new(path)}
+            files = [file for file, path in zip(given.files, versions, strict=True) if path in new]
+            metadata = CommitMetadata(
+                message=arguments.message,
+                commit_user=None if again else "fermion table import",
+                commit_identifier=None if again else identifier_of(new),
+                properties_after=partial(
+                    known.followed_by, new, table.store, table.branch, again=again
+                ),
+            )
+            schema_mode: Literal["merge"] | None = "merge" if arguments.add_columns else None
+            try:
+                if files:
+                    append_as(table, given.reader(files), metadata, schema_mode)
+                break
+            except CommitConflict:
+                table.refresh()
+                if again or all(map(ImportedFiles.of(table).is_new, new)):
+                    raise  # it was no other import
         changed = [
             path
             for path, version in versions.items()
             if path not in new and known.is_changed(path, version)
         ]
-        snapshot = table.snapshot
-        if new:
-            paths = zip(given.files, versions, strict=True)
-            write = table.upsert if table.schema.primary_key else table.append
-            snapshot = write(
-                given.reader([file for file, path in paths if path in new]),
-                schema_mode="merge" if arguments.add_columns else None,
-                message=arguments.message,
-                properties=known.properties(new),
-                commit_user=None if again else "fermion table import",
-                commit_identifier=None if again else identifier_of(new),
-            )
-        _print_snapshot(snapshot, arguments, console, files=len(new), changed=changed)
+        _print_snapshot(table.snapshot, arguments, console, files=len(new), changed=changed)
         return not changed
 
 

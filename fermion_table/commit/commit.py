@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -453,6 +453,10 @@ class Commit:
             changelog=tuple(changelog) if producer else (),
             schema=self.writer.write_schema(schema.id, schema.data) if schema else None,
         )
+        if self.metadata.properties_after is not None:
+            properties = self.metadata.properties_after(base)
+            metadata = replace(self.metadata, properties=properties)
+            self.request = replace(self.request, metadata=metadata)
         unsure = self.request.unsure - self.looked_for  # each once, however many tries
         refuse_missing(self.store, (*changes.added, *changes.changelog), unsure)
         self.looked_for |= unsure

@@ -38,6 +38,9 @@ class CommitMetadata:
         The same pair is committed once.
     began
         When, by ``time.monotonic``, the operation was called.
+    properties_after
+        Called with each snapshot that the commit is to follow: the properties there, in place of
+        `properties`. Raises where it must not follow.
 
     Raises
     ------
@@ -50,6 +53,7 @@ class CommitMetadata:
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     began: float = field(default_factory=time.monotonic)
+    properties_after: Callable[[Snapshot], Mapping[str, str]] | None = None
 
     __repr__ = short_repr
 

@@ -76,6 +76,16 @@ def append(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
+    return append_as(self, data, metadata, schema_mode)
+
+
+def append_as(
+    self: HasState,
+    data: TableLike,
+    metadata: CommitMetadata,
+    schema_mode: Literal["merge"] | None = None,
+) -> Snapshot:
+    """Append rows by a commit that is described already; raises as `append`."""
     state = self._state
     state.check_writable()
     merges = check_schema_mode(schema_mode) is not None

@@ -119,10 +119,9 @@ def create_with_rows(
     store: AtomicStore,
     definition: TableDefinition,
     data: TableLike,
+    metadata: CommitMetadata,
     *,
     replaces: bool = False,
-    message: str | None = None,
-    properties: Mapping[str, str] | None = None,
     creation_properties: Mapping[str, str] | None = None,
 ) -> Snapshot:
     """Create a table with its first rows; after an error nothing of either is left.
@@ -131,10 +130,10 @@ def create_with_rows(
     ----------
     data
         Any Arrow producer.
+    metadata
+        For the history.
     replaces
         Whether a table that is there already is replaced.
-    message, properties
-        For the history.
     creation_properties
         Of the snapshot that creates a new table.
 
@@ -152,7 +151,7 @@ def create_with_rows(
     except BaseException:  # an interrupt too
         staged.discard()
         raise
-    return staged.commit(messages, message=message, properties=properties)
+    return staged.publish(messages, metadata)
 
 
 def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
@@ -270,13 +269,17 @@ class StagedTable:
             nothing is published, and the files of the messages are deleted.
         """
         written = check_kinds(messages, WriterMessage, "messages")
-        entries = numbered_in_order(each.entries for each in written)
         metadata = CommitMetadata(
             message=message,
             properties=properties,
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
+        return self.publish(written, metadata)
+
+    def publish(self, written: Sequence[WriterMessage], metadata: CommitMetadata) -> Snapshot:
+        """The same, by a commit that is described already."""
+        entries = numbered_in_order(each.entries for each in written)
         if self.base is None:
             return self._create(written, entries, metadata)
         rows = NewRows(self.base, self.schema, entries, written_files(written))
@@ -308,7 +311,8 @@ class StagedTable:
         except BaseException:  # an interrupt too: no commit has named the files yet
             self._delete(messages)
             raise
-        if not entries and metadata.commit_user is None and not metadata.properties:
+        asks = metadata.commit_user or metadata.properties or metadata.properties_after
+        if not entries and not asks:
             return created
         state = TableState(self.store, created)
         try:

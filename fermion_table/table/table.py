@@ -187,9 +187,7 @@ class Table:
         try:
             if rows is None:
                 return cls(store, create_defined(store, definition, metadata=metadata))
-            created = create_with_rows(
-                store, definition, rows, replaces=replaces_by_rows, message=message
-            )
+            created = create_with_rows(store, definition, rows, metadata, replaces=replaces_by_rows)
             return cls(store, created)
         except TableExists:
             if mode == "error" or replaces_by_rows or not table_exists(store):

@@ -6,6 +6,8 @@ import datetime
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import pyarrow.parquet
 import pytest
 
 from fermion.cli import main
+from fermion.engine import InputFiles
 from fermion_table import Table
 from fermion_table.cli.imported_files import ImportedFiles
+from fermion_table.table import staged
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "kind": ["a", "", None]})
 
@@ -192,6 +196,70 @@ def test_imports_at_once_append_the_same_files_once(run: Any, monkeypatch: Any) 
     assert ImportedFiles.of(older).is_new(os.path.abspath("in/1.parquet"))
     run("import", "t", "in/2.parquet")
     assert not ImportedFiles.of(Table.open("t")).is_new(os.path.abspath("in/1.parquet"))
+
+
+def test_imports_at_once_whose_files_overlap_append_each_file_once(
+    run: Any, monkeypatch: Any
+) -> None:
+    """Another import reads one of the files after this one has looked, or as it writes."""
+    run("create", "t", "r.parquet")
+    write("in/1.parquet", 4)
+    write("in/2.parquet", 5)
+    stale = Table.open("t")
+    run("import", "t", "in/1.parquet")
+    with monkeypatch.context() as patched:
+        patched.setattr("fermion_table.cli.transfer.open_table", lambda arguments: stale)
+        assert "1 new file" in run("import", "t", "in")
+    assert ids() == [1, 2, 3, 4, 5]
+    write("in/3.parquet", 6)
+    write("in/4.parquet", 7)
+    reader = InputFiles.reader
+
+    def another_first(self: InputFiles, files: list[str] | None = None) -> pa.RecordBatchReader:
+        monkeypatch.setattr(InputFiles, "reader", reader)
+        Table.open("t").append({"id": [8], "kind": ["by hand"]})
+        run("import", "t", "in/3.parquet")
+        return reader(self, files)
+
+    monkeypatch.setattr(InputFiles, "reader", another_first)
+    assert "1 new file" in run("import", "t", "in")
+    assert ids() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert "0 new files" in run("import", "t", "in")
+    write("in/5.parquet", 9)
+    monkeypatch.setattr(InputFiles, "reader", another_first)
+    run("import", "t", "in/5.parquet", "--again")
+    assert ids() == [1, 2, 3, 4, 5, 6, 7, 8, 8, 9]
+    assert "0 new files" in run("import", "t", "in")
+
+
+def test_a_table_that_is_made_from_files_does_not_read_those_that_an_import_has_read(
+    run: Any, monkeypatch: Any
+) -> None:
+    """A new table is visible a moment before its first rows."""
+    created = staged.create_defined
+
+    def and_imports(*arguments: Any, **options: Any) -> Any:
+        snapshot = created(*arguments, **options)
+        run("import", "t", "r.parquet")
+        return snapshot
+
+    monkeypatch.setattr(staged, "create_defined", and_imports)
+    assert "another import has read" in run("create", "t", "r.parquet", fails=True)
+    assert ids() == [1, 2, 3]
+
+
+def test_processes_that_import_the_same_folder_append_each_file_once(run: Any) -> None:
+    """Each has another part of the files, some of which all have."""
+    run("create", "t", "r.parquet")
+    for number in range(12):
+        write(f"in/{number:02}.parquet", 10 + number)
+    patterns = ("in", "in/0*.parquet", "in/1*.parquet", "in/*[13579].parquet")
+    commands = [
+        [sys.executable, "-m", "fermion", "table", "import", "t", each] for each in patterns
+    ]
+    processes = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(timeout=120) for process in processes] == [0] * 4
+    assert ids() == [1, 2, 3, *range(10, 22)]
 
 
 def test_imports_that_have_expired_are_not_repeated(run: Any) -> None:
