@@ -30,7 +30,7 @@ DOCS := .venv-docs
 DOCS_READY := $(DOCS)/ready
 SPARK35 := .venv-spark35
 PAIMON_READY := $(SPARK35)/paimon-ready
-PACKAGES := fermion fermion_table spark_ext
+PACKAGES := fermion fermion_table spark_ext flink_ext
 EXTRAS := polars,duckdb,pandas,cli
 SPARK_EXTRAS := spark s3 hdfs
 # Printed for pip, which would compile the kernels again if it were asked for the extras themselves.

@@ -26,7 +26,7 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 PACKAGES = ("fermion", "fermion_table", "spark_ext", "flink_ext")
-SUFFIXES = (".py", ".pyx", ".pxi", ".pxd", ".pyi", ".h", ".c", ".js")
+SUFFIXES = (".py", ".pyx", ".pxi", ".pxd", ".pyi", ".h", ".c", ".js", ".java")
 KERNEL_SUFFIXES = (".pyx", ".pxi", ".pxd")
 ENGINES = frozenset({"deduplicate", "partial_update", "aggregation", "first_row"})
 ENGINES_FOLDER = "merge_engines"  # wherever it lies, so that older commits can be measured
