@@ -8,6 +8,8 @@
 # make fuzz    readers under bytes of a coverage-guided fuzzer, SECONDS for each target
 # make sanitize  the tests of the file format, kernels under AddressSanitizer and UBSan
 # make test-paimon  primary-key tables beside Apache Paimon's Java engine, from Maven Central
+# make test-flink  the connector for Apache Flink, in an environment of its own
+#              (make flink: its jar, built by Maven)
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make test-recipes  the documentation's pages on other libraries, with PyTorch, Ray, Delta and others
@@ -29,6 +31,11 @@ RECIPES_READY := $(RECIPES)/ready
 DOCS := .venv-docs
 DOCS_READY := $(DOCS)/ready
 SPARK35 := .venv-spark35
+FLINK := .venv-flink
+FLINK_READY := $(FLINK)/ready
+FLINK_VERSION := 2.3.0
+FLINK_JAR := flink_ext/java/flink/target/flink-fermion.jar
+FLINK_SOURCES := $(shell find flink_ext/java -name target -prune -o -type f -print 2>/dev/null)
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext flink_ext
 EXTRAS := polars,duckdb,pandas,cli
@@ -41,11 +48,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon test-recipes bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink test-recipes bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 15
+	@sed -n 's/^# //p' Makefile | head -n 17
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -118,6 +125,12 @@ paimon: java $(PAIMON_READY)
 test-paimon: setup-spark paimon
 	@PAIMON_HISTORIES=$(HISTORIES) $(RUN)/python -m pytest -q -m slow tests/paimon
 
+# Maven keeps what it loads in .maven; a second run needs no network.
+flink: $(FLINK_JAR)
+
+test-flink: java setup-spark $(FLINK_READY)
+	@$(RUN)/python -m pytest -q -m slow tests/flink
+
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/test_examples.py -k "torch_dataset or other_libraries or train_model"
@@ -126,7 +139,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(DOCS) benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -187,4 +200,18 @@ $(DOCS_READY): pyproject.toml
 
 $(PAIMON_READY): benchmarks/rival_spark.py
 	@python=$$(tools/prerequisites python) && "$$python" -m benchmarks.rival_spark paimon paimon-java
+	@touch $@
+
+# PyFlink wants an older pyarrow than we do.
+$(FLINK_READY): Makefile
+	@python=$$(tools/prerequisites python) && \
+	echo "Setting up $(FLINK) with $$python; Flink alone is 400 MB" && \
+	{ [ -x $(FLINK)/bin/python ] || "$$python" -m venv $(FLINK); }
+	@$(FLINK)/bin/python -m pip install -qq --disable-pip-version-check "apache-flink==$(FLINK_VERSION)"
+	@touch $@
+
+$(FLINK_JAR): $(FLINK_SOURCES)
+	@tools/prerequisites maven
+	@echo "Building $@ with Maven; the first time it loads Flink's interfaces from Maven Central"
+	@mvn -q -B -Dmaven.repo.local=.maven -Dflink.version=$(FLINK_VERSION) -f flink_ext/java/pom.xml package
 	@touch $@

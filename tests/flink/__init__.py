@@ -1,0 +1,1 @@
+"""Tests with Apache Flink, in the environment of `make test-flink`."""
