@@ -10,6 +10,7 @@
 # make test-paimon  primary-key tables beside Apache Paimon's Java engine, from Maven Central
 # make test-flink  the connector for Apache Flink, in an environment of its own
 #              (make flink: its jar, built by Maven)
+# make test-pypaimon  tables of Paimon that pypaimon reads and writes, which wants an older pyarrow
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make test-recipes  the documentation's pages on other libraries, with PyTorch, Ray, Delta and others
@@ -26,6 +27,8 @@ SPARK_READY := $(VENV)/ready-spark
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
+PYPAIMON := .venv-pypaimon
+PYPAIMON_READY := $(PYPAIMON)/ready
 RECIPES := .venv-recipes
 RECIPES_READY := $(RECIPES)/ready
 DOCS := .venv-docs
@@ -48,7 +51,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink test-recipes bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink test-pypaimon test-recipes bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -131,6 +134,9 @@ flink: $(FLINK_JAR)
 test-flink: java setup-spark $(FLINK_READY)
 	@$(RUN)/python -m pytest -q -m slow tests/flink
 
+test-pypaimon: $(PYPAIMON_READY)
+	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon
+
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/test_examples.py -k "torch_dataset or other_libraries or train_model"
@@ -139,7 +145,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -187,6 +193,16 @@ $(RECIPES_READY): pyproject.toml setup.py $(KERNELS)
 	{ [ -x $(RECIPES)/bin/python ] || "$$python" -m venv $(RECIPES); }
 	@$(RECIPES)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(RECIPES)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[polars,duckdb,pandas]" --group recipes
+	@touch $@
+
+# pypaimon wants an older pyarrow than the other tests run with.
+$(PYPAIMON_READY): pyproject.toml setup.py $(KERNELS)
+	@python=$$(tools/prerequisites python) && \
+	tools/prerequisites compiler "$$python" && \
+	echo "Setting up $(PYPAIMON) with $$python" && \
+	{ [ -x $(PYPAIMON)/bin/python ] || "$$python" -m venv $(PYPAIMON); }
+	@$(PYPAIMON)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(PYPAIMON)/bin/python -m pip install -qq --disable-pip-version-check --editable ".[paimon]" --group pypaimon
 	@touch $@
 
 # It reads the docstrings from the sources, so that nothing is compiled.

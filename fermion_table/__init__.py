@@ -3,7 +3,7 @@
 - `Table`: `create`, `open`; then `append`, `upsert`, `delete`, `merge`, `scan`, `lookup`,
   `compact`, `expire_snapshots`, `tags`, `branches` and more.
 - `Scan`, which `Table.scan` gives: `to_arrow`, `to_pandas`, `to_polars`, `to_duckdb`.
-- `Catalog`: tables by name.
+- `Catalog`: tables by name; `from_paimon` imports one of Apache Paimon.
 - Errors: `TableError` and its subclasses, in `fermion_table.errors`.
 - The other names are what these give. What engines such as Spark use is in
   `fermion_table.engine`.
@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.operations.assignments import lit
     from fermion_table.operations.merge import MergeResult
     from fermion_table.operations.sql_expressions import SqlExpression
+    from fermion_table.paimon.importing import from_paimon
     from fermion_table.planning.plan import ScanPlan
     from fermion_table.scanning.scan import Scan
     from fermion_table.schema.schema import Field, TableSchema
@@ -84,6 +85,7 @@ __getattr__ = load_when_asked_for(
         "VersionNotFound": "errors",
         "WriteSettings": "writing.writer_message",
         "drop_table": "expiry.drop",
+        "from_paimon": "paimon.importing",
         "lit": "operations.assignments",
         "repair_table": "checks.repair",
     },
@@ -163,6 +165,7 @@ __all__ = [
     "VersionNotFound",
     "WriteSettings",
     "drop_table",
+    "from_paimon",
     "lit",
     "repair_table",
 ]

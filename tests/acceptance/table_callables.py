@@ -155,3 +155,6 @@ CALLED_FOR_EVERY_FILE = {
     "SplitReader.rows",
 }
 """For engines, with what a scan's plan gives; checks would cost time for each field or file."""
+
+NEEDS_PYPAIMON = {"from_paimon"}
+"""Its tests run where pypaimon is, in tests/fermion_table/paimon, and give wrong values too."""

@@ -61,9 +61,9 @@ def ids(table: Table) -> list[int]:
 
 def test_the_commands_are_those_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     expected = (
-        "create import export copy log show files schema scan diff tag branch restore compact"
+        "create import export import-paimon copy log show files schema scan diff tag branch restore"
     )
-    expected += " expire remove-orphans verify repair"
+    expected += " compact expire remove-orphans verify repair"
     assert list(COMMANDS) == expected.split()
     assert main(["table", "--help"]) == 0
     text = capsys.readouterr().out

@@ -1,0 +1,5 @@
+"""Apache Paimon: import of its tables, and Fermion files in them."""
+
+from fermion_table.paimon.importing import from_paimon
+
+__all__ = ["from_paimon"]
