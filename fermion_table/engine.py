@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.table.statement_writer import StatementWriter
     from fermion_table.writing.buffer_pool import BufferPool
     from fermion_table.writing.data_writer import DataWriter
+    from fermion_table.writing.debezium import changes_in
     from fermion_table.writing.key_writer import KeyWriter
     from fermion_table.writing.make_writer import write_changes
     from fermion_table.writing.writer_message import WriterMessage
@@ -109,6 +110,7 @@ __getattr__ = load_when_asked_for(
         "Transaction": "operations.transaction",
         "WarehouseNames": "catalog.directories",
         "WriterMessage": "writing.writer_message",
+        "changes_in": "writing.debezium",
         "check_on": "operations.merge_source",
         "check_overwrite": "operations.row_changes",
         "compact_group": "compaction.task",
@@ -169,6 +171,7 @@ __all__ = [
     "Transaction",
     "WarehouseNames",
     "WriterMessage",
+    "changes_in",
     "check_on",
     "check_overwrite",
     "compact_group",

@@ -70,8 +70,8 @@ def field_bounds(entries: Sequence[Entry], field: Field, schemas: SchemaVersions
     columns = {
         "min": _array([low for low, _ in rows], field.type),
         "max": _array([high for _, high in rows], field.type),
-        "min_is_exact": pa.array([bool(statistics.flags & _MIN_EXACT) for statistics in stored]),
-        "max_is_exact": pa.array([bool(statistics.flags & _MAX_EXACT) for statistics in stored]),
+        "min_is_exact": pa.array([bool(item.flags & _MIN_EXACT) for item in stored], pa.bool_()),
+        "max_is_exact": pa.array([bool(item.flags & _MAX_EXACT) for item in stored], pa.bool_()),
         "null_count": pa.array([statistics.null_count for statistics in stored], pa.int64()),
     }
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

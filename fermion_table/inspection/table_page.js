@@ -22,8 +22,9 @@ function drawColumns({ header, rows, hidden }) {
     const rest = found.length - most;
     list.replaceChildren(make("div", { className: "scroll" }, table(header, found.slice(0, most).map((row) => row.map((cell) => cell ?? "")))),
       ...(rest > 0 ? [button(`${count(rest)} more`, "Show more columns", () => { most += 200; draw(); })] : []),
-      make("p", { className: "soft" }, `${hidden ? `${counted(hidden, "more column")} not listed. ` : ""}Statistics are `
-        + "left out where metadata do not tell them exactly: rows were deleted, or are merged by key."));
+      make("p", { className: "soft" }, `${hidden ? `${counted(hidden, "more column")} not listed. ` : ""}≤ and ≥ are `
+        + "limits from the metadata of files, which also hold rows that were deleted or replaced, or whose bounds were cut (…). "
+        + "Empty: metadata do not tell, or there are no values."));
   };
   box.addEventListener("input", draw);
   draw();

@@ -18,7 +18,7 @@ from fermion.engine import WebPage, value_text, web_page
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.change_feed.changes import CHANGE_FIELDS, CHANGE_TYPE
-from fermion_table.inspection.description import known_nulls
+from fermion_table.inspection.description import KnownValues
 from fermion_table.inspection.history_log import commit_changes, counted
 from fermion_table.inspection.table_difference import TableDiff, table_difference
 from fermion_table.metadata.history import load_table_schema, walk
@@ -145,7 +145,7 @@ def _columns(scan: Scan) -> dict[str, Any]:
     """The columns with what files say of their values, as far as reading that is cheap."""
     fields = scan.table_schema.fields
     files = scan.snapshot.totals.files
-    known = fields[: LOOKED_AT // max(files, 1)]
+    known, looked_at = KnownValues(scan), LOOKED_AT // max(files, 1)
     return {
         "header": ["Name", "Type", "Nulls", "Minimum", "Maximum", "Comment"],
         "rows": [
@@ -153,7 +153,7 @@ def _columns(scan: Scan) -> dict[str, Any]:
                 shortened(field.name, CELL_LENGTH),
                 shortened(shown_type(field.type), CELL_LENGTH)
                 + ("" if field.nullable else " not null"),
-                *(_statistics(scan, field) if place < len(known) else (None, None, None)),
+                *(_statistics(known, field) if place < looked_at else (None, None, None)),
                 shortened(field.comment or "", CELL_LENGTH),
             ]
             for place, field in enumerate(fields[:LISTED_COLUMNS])
@@ -162,15 +162,18 @@ def _columns(scan: Scan) -> dict[str, Any]:
     }
 
 
-def _statistics(scan: Scan, field: Field) -> tuple[str | None, str | None, str | None]:
-    """Nulls, minimum and maximum of a column; None where metadata do not tell exactly."""
-    nulls, is_exact = known_nulls(scan, field)
+def _statistics(known: KnownValues, field: Field) -> tuple[str | None, str | None, str | None]:
+    """Nulls, minimum and maximum of a column, or limits of them; None where nothing is known."""
+    nulls, is_exact = known.nulls(field)
+    most = None if nulls is None else f"{'' if is_exact or not nulls else '≤ '}{nulls:,}"
     try:
-        bounds = scan.known_min_max((field.name,))
+        bounds, is_exact = known.bounds(field)
     except InvalidArgumentError:  # values without an order
         bounds = None
-    low, high = (None, None) if bounds is None else map(_cell, bounds)
-    return f"{nulls:,}" if is_exact else None, low, high
+    low, high = bounds or (None, None)
+    if not is_exact:
+        low, high = low and f"≥ {low}", high and f"≤ {high}"
+    return most, low, high
 
 
 def _commits(scan: Scan, branch: str, rows: int, most: int) -> list[dict[str, Any]]:

@@ -349,7 +349,7 @@ class Scan(ArrowRows):
             total = _count_rows(self.reader, plan.splits, self._threads)
         else:
             reader = self.select(()).reader  # only what the filter reads
-            entries = self._unmerged
+            entries = self.unmerged
             decided = files_that_must_match(entries, self._versions, self.table_schema, self.filter)
             raw, merged = plan.splits[: len(entries)], plan.splits[len(entries) :]
             undecided = [split for split, certain in zip(raw, decided, strict=True) if not certain]
@@ -374,8 +374,8 @@ class Scan(ArrowRows):
         min_max = MinMax(chain[-1].type)
         scan = replace(self, columns=(path,))
         if self.filter is None and self.limit is None:
-            undecided = add_exact_bounds(self._unmerged, self._versions, chain, min_max)
-            undecided += self.entries[0][len(self._unmerged) :]
+            undecided = add_exact_bounds(self.unmerged, self._versions, chain, min_max)
+            undecided += self.entries[0][len(self.unmerged) :]
             files = msgspec.structs.replace(self.snapshot, manifests=(), tail=tuple(undecided))
             scan = replace(scan, snapshot=files)
         for batch in scan.to_batches():
@@ -394,14 +394,14 @@ class Scan(ArrowRows):
         if self.filter is not None or self.limit is not None:
             return None
         min_max = MinMax(chain[-1].type)
-        if len(self._unmerged) < len(self.entries[0]) or add_exact_bounds(
-            self._unmerged, self._versions, chain, min_max
+        if len(self.unmerged) < len(self.entries[0]) or add_exact_bounds(
+            self.unmerged, self._versions, chain, min_max
         ):
             return None
         return min_max.result()
 
     @property
-    def _unmerged(self) -> list[Entry]:
+    def unmerged(self) -> list[Entry]:
         """The first of `entries`: files that are read as they are; the others are merged."""
         return self.entries[0] if self.key is None else self._trees.raw
 

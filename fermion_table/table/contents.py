@@ -71,7 +71,8 @@ def describe(
         ``column``, ``type``, ``nulls``, ``min``, ``max`` (as text), ``distinct`` (an estimate from
         the rows drawn), and where nulls and bounds come from, ``source``: ``exact``, ``stored``
         (statistics of files, which hold rows that were deleted or replaced, too, or long texts
-        whose bounds are cut: all values lie within), ``sampled``, or null where nothing is known.
+        whose bounds are cut, ``ab…``: all values lie within), ``sampled``, or null where nothing is
+        known.
     """
     sample = integer(sample, "sample", minimum=0)
     return describe_columns(scan(self, columns=columns), sample)

@@ -152,10 +152,13 @@ def _images(
 
 def _fields_of(changes: pa.Table, name: str) -> pa.Table | None:
     """The fields of a column of structs as columns; None if there are none."""
-    if name not in changes.column_names or pat.is_null(changes.schema.field(name).type):
+    if name not in changes.column_names:
         return None
     column = changes[name].combine_chunks()
     if not pat.is_struct(column.type):
+        is_bare = pat.is_null(column.type) or pat.is_string(column.type)
+        if is_bare and column.null_count == len(column):  # as readers of JSON infer it
+            return None
         raise InvalidArgumentError(
             f"column {name!r} of the changes of Debezium: expected structs, found {column.type}"
         )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from fermion_table import Snapshot, StorageAccess, Table
-from fermion_table.engine import CommitMetadata, check_overwrite, required_key
+from fermion_table import Snapshot, StorageAccess, Table, TableSchema
+from fermion_table.engine import CommitMetadata, changes_in, check_overwrite, required_key
+from spark_ext.exchange import convert_batch
 from spark_ext.opening import open_table
 from spark_ext.session import classic_frame
+from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 from spark_ext.writing.job import (
     FrameOptions,
     commit_arguments,
@@ -113,6 +117,7 @@ def upsert(
     path: str | os.PathLike[str],
     *,
     change_type: str | None = None,
+    format: Literal["debezium"] | None = None,
     schema_mode: Literal["merge"] | None = None,
     cluster: bool = True,
     message: str | None = None,
@@ -138,6 +143,10 @@ def upsert(
         The column of the frame that says what each row is: ``insert``, ``update_preimage``,
         ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. It is not stored.
         None: all rows are insertions.
+    format
+        ``debezium``: the frame has changes as Debezium gives them, as for
+        `fermion_table.Table.upsert`: envelopes or flat rows, whose column ``op`` (or
+        ``change_type``) is ``c``, ``r``, ``u`` or ``d``. Tasks take them apart in Python first.
     cluster
         Gather the rows of each tree (a partition and bucket) in one task, in the frame's order,
         which needs a shuffle. False writes the rows of each task as they come: more files, and
@@ -156,7 +165,7 @@ def upsert(
     ------
     InvalidArgumentError
         The table has no primary key by which rows are merged, or the frame no such column of
-        change types; raised before any task runs.
+        change types, or the format is unknown; raised before any task runs.
     pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
         A task failed, for example at a change type that the merge engine does not take; the second
         where workers died. Nothing was published.
@@ -174,7 +183,28 @@ def upsert(
     )
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     required_key(table.schema, table.location, "upsert")
+    if format is not None:
+        df, options = _flat_changes(df, options, format, table.schema)
     return _appended(df, table, options, metadata)
+
+
+def _flat_changes(
+    df: DataFrame, options: FrameOptions, format: str, schema: TableSchema
+) -> tuple[DataFrame, FrameOptions]:
+    """Changes of another system as rows with change types, in their order."""
+    given = exchange_schema(df.schema)
+    flat, kind = changes_in(given.empty_table(), options.change_type, format, schema)
+    time_enabled = df.sparkSession.conf.get(TIME_SETTING, "false") == "true"
+    frame = spark_schema(flat.schema, time_enabled=time_enabled, where="changes")
+    columns = exchange_schema(frame)
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arriving = (convert_batch(batch, given) for batch in batches)
+        reader = pa.RecordBatchReader.from_batches(given, arriving)
+        for batch in changes_in(reader, options.change_type, format, schema)[0]:
+            yield convert_batch(batch, columns)
+
+    return df.mapInArrow(rows, frame), replace(options, change_type=kind)
 
 
 def _appended(

@@ -97,6 +97,7 @@ BETWEEN_ENGINES = {
     "PrimaryKey.keys",
     "PrimaryKey.parse_bound",
     "PrimaryKey.tree_keys",
+    "changes_in",
     "check_on",
     "primary_key_of",
     "required_key",

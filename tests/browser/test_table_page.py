@@ -128,4 +128,6 @@ def test_pages_of_wide_empty_and_keyed_tables_are_small_and_whole(browser, tmp_p
     keyed.delete("id = 1")
     page = opened(browser, tmp_path / "keyed.html", str(keyed.show()))
     assert page.text("#commit tr.delete").split() == ["delete", "1"]
+    assert page.text("#columns tbody tr").split()[-4:] == ["≥", "1", "≤", "2"]
+    assert "limits from the metadata of files" in page.text("#columns")
     closed(page)

@@ -26,17 +26,57 @@ def table(table_path: Path) -> Table:
     return made
 
 
-def test_statistics_of_columns_are_exact_or_left_out(table):
-    """Those that a scan computes; after a delete metadata do not tell them."""
+def test_statistics_of_columns_are_exact_or_limits_or_left_out(table):
+    """Those that a scan computes; after a delete they are limits, without any where none hold."""
     assert [row[2:5] for row in map_of(table)["columns"]["rows"]] == [
         ["0", "1", "9"],
         ["1", "a", "z"],
     ]
     table.add_columns({"late": pa.int64()})
-    assert map_of(table)["columns"]["rows"][2][2:5] == [None, None, None]
+    table.add_columns({"filled": pa.int64()}, defaults={"filled": 100})
+    table.append({"id": [4], "city": ["x" * 100], "late": [5], "filled": [6]})
     table.delete("id = 9")
     table.delete("id = 2")
-    assert map_of(table)["columns"]["rows"][1][2:5] == [None, None, None]
+    assert [row[2:5] for row in map_of(table)["columns"]["rows"]] == [
+        ["0", "≥ 1", "≤ 4"],
+        ["≤ 1", "≥ a", "≤ xxxxxxxx…"],
+        ["2", "5", "5"],
+        [None, None, None],  # older files do not say that they hold 100
+    ]
+
+
+def test_limits_of_a_table_with_a_key_hold_for_the_rows_that_are_merged(table_path):
+    """Of sums of stored values nothing is said; what is merged and compacted is exact again."""
+    schema = pa.schema([("id", pa.int64()), ("city", pa.string()), ("sold", pa.int64())])
+    keyed = Table.create(table_path, schema, primary_key="id", durability="fast")
+    keyed.upsert({"id": [1, 2], "city": ["a", None], "sold": [5, None]})
+    keyed.upsert({"id": [2], "city": ["q"], "sold": [7]})
+    assert [row[2:5] for row in map_of(keyed)["columns"]["rows"]] == [
+        ["0", "≥ 1", "≤ 2"],
+        ["≤ 1", "≥ a", "≤ q"],
+        ["≤ 1", "≥ 5", "≤ 7"],
+    ]
+    keyed.add_columns({"late": pa.int64()})
+    assert map_of(keyed)["columns"]["rows"][3][2:5] == ["≤ 3", None, None]
+    keyed.compact(full=True)
+    assert [row[2:5] for row in map_of(keyed)["columns"]["rows"]] == [
+        ["0", "1", "2"],
+        ["0", "a", "q"],
+        ["0", "5", "7"],
+        ["2", None, None],
+    ]
+    sums = Table.create(
+        f"{table_path}-sums",
+        schema,
+        primary_key="id",
+        properties={"merge_engine": "aggregation", "fields.sold.aggregate_function": "sum"},
+        durability="fast",
+    )
+    sums.upsert({"id": [1], "city": ["a"], "sold": [5]})
+    sums.upsert({"id": [1], "city": ["b"], "sold": [7]})
+    assert map_of(sums)["columns"]["rows"][2][2:5] == [None, None, None]
+    assert sums.describe(["sold"], sample=0)["max"].to_pylist() == [None]
+    assert sums.describe(["sold"])["max"].to_pylist() == ["12"]
 
 
 def test_commits_show_the_rows_that_they_changed_within_limits(table, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -253,3 +254,56 @@ def test_two_jobs_append_at_once(spark, table_path):
     found = table.scan().to_arrow().sort_by("id").to_pylist()
     assert found == [{"id": i, "name": "one" if i < 500 else "two"} for i in range(1000)]
     assert len(data_files(table_path)) == 2
+
+
+def test_changes_of_debezium_are_upserted_as_they_are(spark, table_path, tmp_path):
+    """Envelopes of a JSON reader, within a payload and flat; the last of a key counts."""
+    table = Table.create(table_path, SCHEMA, primary_key="id")
+    changes = [
+        {"op": "r", "before": None, "after": {"id": 1, "name": "a"}, "ts_ms": 5},
+        {"op": "c", "before": None, "after": {"id": 2, "name": "b"}},
+        {"op": None},  # a tombstone
+        {"op": "u", "before": None, "after": {"id": 1, "name": "A"}},
+        {"op": "d", "before": {"id": 2, "name": None}, "after": None},
+        {"op": "c", "before": None, "after": {"id": 3, "name": "c"}},
+    ]
+
+    def frame(rows):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return spark.read.json(str(path))
+
+    def shown():
+        table.refresh()
+        return {row["id"]: row["name"] for row in table.to_arrow().to_pylist()}
+
+    spark_ext.upsert(frame(changes[:2]), table_path, format="debezium")  # `before` has no value
+    assert shown() == {1: "a", 2: "b"}
+    snapshot = spark_ext.upsert(frame(changes), table_path, format="debezium", message="changes")
+    assert (snapshot.kind, snapshot.message) == ("append", "changes")
+    assert shown() == {1: "A", 3: "c"}
+    wrapped = frame([{"payload": {**changes[1], "op": "u"}}, {"payload": changes[4]}])
+    spark_ext.upsert(wrapped, table_path, format="debezium")
+    assert shown() == {1: "A", 3: "c"}
+    flat = spark.createDataFrame(
+        [(3, "c", "d"), (4, "d", "c")], "ID long, name string, __op string"
+    )
+    spark_ext.upsert(flat.coalesce(1), table_path, change_type="__op", format="debezium")
+    assert shown() == {1: "A", 4: "d"}
+    more = frame([{"op": "c", "after": {"id": 5, "name": "e", "city": "Riga"}}])
+    spark_ext.upsert(more, table_path, format="debezium", schema_mode="merge")
+    table.refresh()
+    assert table.columns == ["id", "name", "city"]
+
+
+def test_what_debezium_does_not_give_is_refused_and_writes_nothing(spark, table_path):
+    table = Table.create(table_path, SCHEMA, primary_key="id")
+    flat = spark.createDataFrame([(1, "a", "x")], "id long, name string, op string")
+    with pytest.raises(PySparkException, match="'x'"):
+        spark_ext.upsert(flat, table_path, format="debezium")
+    with pytest.raises(InvalidArgumentError, match="format='avro': expected None or 'debezium'"):
+        spark_ext.upsert(flat, table_path, format="avro")
+    with pytest.raises(InvalidArgumentError, match="expected one column of this name"):
+        spark_ext.upsert(flat, table_path, change_type="kind", format="debezium")
+    assert table.refresh().id == 0
+    assert data_files(table_path) == []
