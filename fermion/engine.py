@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.statistics.bounds import unknown as unknown_statistics
     from fermion.statistics.keys import unscaled_integer
     from fermion.training.batch import TrainingBatch
+    from fermion.training.blocks import OnDamage
     from fermion.training.blocks import Rows as BlockRows
     from fermion.training.blocks import Units as TrainingUnits
     from fermion.training.epoch import Last
@@ -82,6 +83,7 @@ __getattr__ = load_when_asked_for(
         "SqlExpressions": "sql.expressions",
         "FileBlocks": "reading.training_blocks",
         "Last": "training.epoch",
+        "OnDamage": "training.blocks",
         "Shuffle": "training.order",
         "TrainingBatch": "training.batch",
         "TrainingOptions": "training.reader",
@@ -126,6 +128,7 @@ __all__ = [
     "FileBlocks",
     "InputFiles",
     "Last",
+    "OnDamage",
     "ParquetSource",
     "Shuffle",
     "SqlExpressions",

@@ -90,6 +90,22 @@ def watched(
     return _reporting(batches, label, _rows_of(data)) if is_watched() else batches
 
 
+@contextlib.contextmanager
+def shown_bar(label: str) -> Iterator[Report]:
+    """The bar of work that was asked to show one; on no terminal and in no notebook it shows none.
+
+    It does not wait for a moment, as `watched` does; while another bar is shown it shows none.
+    """
+    if not is_watched() or not _shown.acquire(blocking=False):
+        yield lambda done, total: None
+        return
+    try:
+        with bar(label, None if _in_notebook() else sys.stderr) as report:
+            yield report
+    finally:
+        _shown.release()
+
+
 def is_watched() -> bool:
     """Whether a bar would be seen, and may be shown."""
     return (

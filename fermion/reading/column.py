@@ -229,9 +229,13 @@ class ColumnTask:
         frontier, self._frontier = self._frontier, []
         try:
             self._decode(frontier, buffers)
-        except ChecksumError:
-            self._frontier = frontier  # the same may be fed again, read once more
-            raise
+        except InvalidFileError as error:
+            if isinstance(error, ChecksumError):
+                self._frontier = frontier  # the same may be fed again, read once more
+            message, place = str(error), f"column {self.node.name!r}, stripe {self.stripe}"
+            if place in message:
+                raise
+            raise type(error)(f"{message} ({place})") from error
         self._planned = {}
 
     def _decode(

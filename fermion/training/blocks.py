@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from fermion.errors import InvalidFileError, TruncatedFileError
+from fermion.forks import Lock
+from fermion.redaction import logger
+
 BLOCK_ROWS = 16_384
 """Rows of a block, at most. A page has to be decoded for any of its rows: smaller blocks of large
 pages cost as much each, and larger ones are shuffled less well."""
+OnDamage = Literal["error", "skip"]
+_log = logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,46 @@ class BlockSource(Protocol):
 
     def bytes_read(self) -> int:
         """Bytes that were requested so far."""
+
+
+ReadBlock: TypeAlias = Callable[[int, int, int], Rows]
+"""`BlockSource.read`, or what stands for it."""
+
+
+class DamageSkipper:
+    """Reads blocks, and leaves out the rows of those whose bytes are damaged.
+
+    Parameters
+    ----------
+    source
+        Where they come from.
+
+    Attributes
+    ----------
+    blocks, rows
+        That were left out so far: as often as they were to be read.
+    """
+
+    def __init__(self, source: BlockSource) -> None:
+        self._source = source
+        self._lock = Lock()
+        self.blocks = self.rows = 0
+
+    def read(self, part: int, start: int, stop: int) -> Rows:
+        """As of `BlockSource`; no rows of a damaged block. Each is a warning in the log."""
+        try:
+            return self._source.read(part, start, stop)
+        except (InvalidFileError, TruncatedFileError) as error:
+            _log.warning(
+                "%d rows are left out of the training: %s",
+                stop - start,
+                error,
+                extra={"rows_skipped": stop - start},
+            )
+            with self._lock.get():
+                self.blocks, self.rows = self.blocks + 1, self.rows + stop - start
+            none = pa.RecordBatch.from_pylist([], self._source.schema)
+            return Rows(none, np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)

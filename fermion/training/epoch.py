@@ -11,7 +11,7 @@ import numpy as np
 
 from fermion.forks import ThreadPool
 from fermion.training.batch import NullRule, Window
-from fermion.training.blocks import Blocks, BlockSource, Rows, Units
+from fermion.training.blocks import Blocks, ReadBlock, Rows, Units
 from fermion.training.order import EpochOrder, Piece, UnitOrder
 
 Last = Literal["short", "drop", "repeat"]
@@ -68,14 +68,14 @@ class SlotEpoch:
 
     def __init__(
         self,
-        source: BlockSource,
+        read: ReadBlock,
         blocks: Blocks,
         order: EpochOrder,
         share: Share,
         rule: NullRule,
         pool: ThreadPool,
     ) -> None:
-        self._source, self._blocks, self._order = source, blocks, order
+        self._read, self._blocks, self._order = read, blocks, order
         self._share, self._rule, self._pool = share, rule, pool
         self._windows: dict[int, dict[int, Window | Future[Window]]] = {}  # by lane, then by window
 
@@ -131,10 +131,10 @@ class SlotEpoch:
         return 4 * piece.stop > 3 * self._order.window_slots(piece)
 
     def _read_window(self, piece: Piece) -> Window:
-        blocks, source = self._blocks, self._source
+        blocks = self._blocks
         numbers = self._order.blocks_of(piece).tolist()
         rows = [
-            source.read(int(blocks.parts[each]), int(blocks.starts[each]), int(blocks.stops[each]))
+            self._read(int(blocks.parts[each]), int(blocks.starts[each]), int(blocks.stops[each]))
             for each in numbers
         ]
         order = self._order.slots_of(piece)
@@ -161,14 +161,14 @@ class UnitEpoch:
 
     def __init__(
         self,
-        source: BlockSource,
+        read: ReadBlock,
         units: Units,
         order: UnitOrder,
         share: Share,
         rule: NullRule,
         pool: ThreadPool,
     ) -> None:
-        self._source, self._units, self._order = source, units, order
+        self._read, self._units, self._order = read, units, order
         self._share, self._rule, self._pool = share, rule, pool
 
     def step_end(self, place: int) -> int | None:
@@ -194,7 +194,7 @@ class UnitEpoch:
     def _read_place(self, place: int) -> tuple[Window, int]:
         units = self._units
         bounds = int(units.starts[place]), int(units.stops[place])
-        batch = self._source.read(int(units.parts[place]), *bounds).batch
+        batch = self._read(int(units.parts[place]), *bounds).batch
         return Window([batch], None, None, self._rule), batch.num_rows
 
     def close(self) -> None:

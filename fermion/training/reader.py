@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.forks import ThreadPool, cached_property
 from fermion.io.read_ahead import iterate_ahead
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
+from fermion.progress import Report, shown_bar
+from fermion.redaction import logger
 from fermion.training.batch import (
     NullRule,
     TrainingBatch,
@@ -26,7 +29,14 @@ from fermion.training.batch import (
     is_numeric,
     make_batch,
 )
-from fermion.training.blocks import BLOCK_ROWS, Blocks, BlockSource, Units
+from fermion.training.blocks import (
+    BLOCK_ROWS,
+    Blocks,
+    BlockSource,
+    DamageSkipper,
+    OnDamage,
+    Units,
+)
 from fermion.training.epoch import Epoch, Last, Share, SlotEpoch, UnitEpoch
 from fermion.training.order import EpochOrder, Shuffle, UnitOrder
 
@@ -36,6 +46,9 @@ if TYPE_CHECKING:
 BATCHES_AHEAD = 2
 """Batches that wait for the consumer, so that the one in use is the third."""
 STATE_VERSION = 1
+_log = logger(__name__)
+_Step: TypeAlias = tuple[TrainingBatch, int]
+"""A batch, and the place in the order after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +66,7 @@ class TrainingOptions:
     threads: int | None = None
     fill: Mapping[str, Any] | None = None
     mask: bool = False
+    on_damage: OnDamage = "error"
 
     def __post_init__(self) -> None:
         least = {"batch_rows": 1, "seed": 0, "lanes": 1, "window_rows": 1, "threads": 1}
@@ -67,6 +81,7 @@ class TrainingOptions:
             )
         _one_of(self.shuffle, "shuffle", (*get_args(Shuffle), None))
         _one_of(self.last, "last", get_args(Last))
+        _one_of(self.on_damage, "on_damage", get_args(OnDamage))
         if self.fill is not None and not isinstance(self.fill, Mapping):
             found = type(self.fill).__name__
             raise TypeError(f"fill={self.fill!r}: expected values by column, found {found}")
@@ -96,7 +111,11 @@ class TrainingStats:
     seconds
         From the first batch that was asked for to the last one that was given out.
     seconds_waited
-        Of these, how long the consumer waited for batches.
+        Of these, how long the consumer waited for batches: training waits for data.
+    seconds_ahead
+        Of these, how long reading paused, as enough batches waited for the consumer.
+    rows_skipped, blocks_skipped
+        With ``on_damage="skip"``: what was left out of what has been read, as it is damaged.
     """
 
     rows: int = 0
@@ -104,7 +123,10 @@ class TrainingStats:
     bytes_read: int = 0
     seconds: float = 0.0
     seconds_waited: float = 0.0
-    _started: float | None = None
+    seconds_ahead: float = 0.0
+    rows_skipped: int = 0
+    blocks_skipped: int = 0
+    _started: float | None = field(default=None, repr=False)
 
     def add_wait(self, asked: float, given: float) -> None:
         """Count that the consumer waited between two readings of the clock."""
@@ -141,7 +163,7 @@ class TrainingReader:
         self._rule = _null_rule(source.schema, options)
         self._pool = ThreadPool(options.threads or os.cpu_count() or 1)
         self._epoch, self._place, self._step = 0, 0, 0
-        self._stats = TrainingStats()
+        self._stats, self._skipper = TrainingStats(), DamageSkipper(source)
         if options.shuffle == "batches":
             self._units  # noqa: B018 - rows that are not in batches are an error now
         elif options.last == "drop" and int(source.slots.sum()) < self._share.step_rows:
@@ -185,12 +207,13 @@ class TrainingReader:
 
     def _make_epoch(self, number: int) -> Epoch:
         options, source = self._options, self._source
-        read = self._share, self._rule, self._pool
+        read = source.read if options.on_damage == "error" else self._skipper.read
+        for_rank = self._share, self._rule, self._pool
         if options.shuffle == "batches":
             units = self._units
             rows = np.bincount(units.numbers, units.stops - units.starts).astype(np.int64)
             units_order = UnitOrder(rows, seed=options.seed, epoch=number)
-            return UnitEpoch(source, units, units_order, *read)
+            return UnitEpoch(read, units, units_order, *for_rank)
         order = EpochOrder(
             self._blocks.slots,
             shuffle=options.shuffle,
@@ -199,49 +222,58 @@ class TrainingReader:
             lanes=options.lanes,
             window_slots=options.window_rows,
         )
-        return SlotEpoch(source, self._blocks, order, *read)
+        return SlotEpoch(read, self._blocks, order, *for_rank)
 
     def __iter__(self) -> Iterator[TrainingBatch]:
         """The batches of the epoch where the reader stands; then it stands at the next one."""
         return self.epoch(self._epoch)
 
-    def epoch(self, number: int) -> Iterator[TrainingBatch]:
+    def epoch(self, number: int, *, progress: bool | Report = False) -> Iterator[TrainingBatch]:
         """The batches of an epoch: from its start, or from where the reader stands in it.
 
         Every rank gets as many. With a filter, and in a primary-key table with rows that are yet to
         be merged, rows are left out after they were dealt: batches have fewer rows then.
 
+        Parameters
+        ----------
+        number
+            Of the epoch, from 0.
+        progress
+            True: a bar on the terminal or in the notebook, if this runs in one; or a function that
+            is called with the batches that were given out and with their total.
+
         Raises
         ------
+        ChecksumError, InvalidFileError, TruncatedFileError
+            A file is damaged; with ``on_damage="skip"`` its rows are left out.
         InvalidArgumentError
             A column has nulls, and nothing says what becomes of them.
         """
         number = integer(number, "number", minimum=0)
         if number != self._epoch:
             self._epoch, self._place, self._step = number, 0, 0
-        return self._given_out(number, self._place, self._step)
+        batches = self.batches_from(number, self._place, self._step)
+        if progress is False:
+            return batches
+        if progress is not True and not callable(progress):
+            found = type(progress).__name__
+            raise TypeError(f"progress={progress!r}: expected a bool or a function, found {found}")
+        return self._reported(batches, f"epoch {number}", progress)
 
-    def _given_out(self, epoch: int, place: int, step: int) -> Iterator[TrainingBatch]:
-        made = self.batches_of(epoch, place, step)
-        ahead = iterate_ahead(made, BATCHES_AHEAD + 1)
-        stats = self._stats
-        while True:
-            asked = time.perf_counter()
-            item = next(ahead, None)
-            stats.add_wait(asked, time.perf_counter())
-            if item is None:
-                self._epoch, self._place, self._step = epoch + 1, 0, 0
-                return
-            batch, place = item
-            self._epoch, self._place, self._step = epoch, place, batch.step + 1
-            stats.rows += batch.num_rows
-            stats.batches += 1
-            yield batch
+    def _reported(
+        self, batches: Iterator[TrainingBatch], label: str, progress: bool | Report
+    ) -> Iterator[TrainingBatch]:
+        with contextlib.ExitStack() as stack:
+            report = stack.enter_context(shown_bar(label)) if progress is True else progress
+            assert callable(report)
+            for batch in batches:
+                yield batch
+                report(batch.step + 1, len(self))
 
-    def batches_of(
+    def batches_from(
         self, epoch: int, place: int = 0, step: int = 0, *, worker: int = 0, workers: int = 1
-    ) -> Iterator[tuple[TrainingBatch, int]]:
-        """Batches, each with the place in the order after it; they are made when asked for.
+    ) -> Iterator[TrainingBatch]:
+        """The batches of an epoch from a place in it, of one of several workers; for loaders.
 
         Parameters
         ----------
@@ -250,6 +282,39 @@ class TrainingReader:
         worker, workers
             The steps whose numbers leave ``worker`` when divided by ``workers``.
         """
+        stats, batches = self._stats, 0
+        steps = self._timed(self._made(epoch, place, step, worker, workers))
+        ahead = iterate_ahead(steps, BATCHES_AHEAD + 1)
+        began, waited = time.perf_counter(), stats.seconds_waited
+        while True:
+            asked = time.perf_counter()
+            item = next(ahead, None)
+            stats.add_wait(asked, time.perf_counter())
+            if item is None:
+                break
+            batch, place = item
+            self._epoch, self._place, self._step = epoch, place, batch.step + 1
+            stats.rows += batch.num_rows
+            stats.batches, batches = stats.batches + 1, batches + 1
+            yield batch
+        self._epoch, self._place, self._step = epoch + 1, 0, 0
+        seconds, waited = time.perf_counter() - began, stats.seconds_waited - waited
+        _log.info(
+            "epoch %d of rank %d of %d: %d batches in %.1f s, of which %.1f s waited for data",
+            *(epoch, self.rank, self.world_size, batches, seconds, waited),
+            extra={"epoch": epoch, "batches": batches, "seconds": seconds, "waited": waited},
+        )
+
+    def _timed(self, steps: Iterator[_Step]) -> Iterator[_Step]:
+        for step in steps:
+            given = time.perf_counter()
+            yield step
+            self._stats.seconds_ahead += time.perf_counter() - given
+
+    def _made(
+        self, epoch: int, place: int, step: int, worker: int, workers: int
+    ) -> Iterator[_Step]:
+        """Batches, each with the place in the order after it; they are made when asked for."""
         steps = self._make_epoch(epoch)
         try:
             while (end := steps.step_end(place)) is not None:
@@ -276,7 +341,12 @@ class TrainingReader:
 
     def stats(self) -> TrainingStats:
         """What this reader has done so far, in this process: a copy."""
-        return replace(self._stats, bytes_read=self._source.bytes_read())
+        return replace(
+            self._stats,
+            bytes_read=self._source.bytes_read(),
+            rows_skipped=self._skipper.rows,
+            blocks_skipped=self._skipper.blocks,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Where the reader stands, as JSON values: after the batch that was given out last.

@@ -16,10 +16,10 @@ class Reader(Protocol):
 
     def __len__(self) -> int: ...
 
-    def batches_of(
+    def batches_from(
         self, epoch: int, place: int, step: int, *, worker: int, workers: int
-    ) -> Iterator[tuple[TrainingBatch, int]]:
-        """Every ``workers``-th batch, each with the place after it."""
+    ) -> Iterator[TrainingBatch]:
+        """Every ``workers``-th batch of an epoch."""
 
     def state_dict(self) -> dict[str, Any]:
         """Where the reader stands."""
@@ -39,8 +39,10 @@ class TorchDataset(IterableDataset[Any]):
     def __init__(self, reader: Reader, *, tensors: bool) -> None:
         self._reader, self._tensors = reader, tensors
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # workers see it change
-        state = reader.state_dict()
-        self._next = state["epoch"], state["place"], state["step"]
+        self._go_on_from(reader.state_dict())
+
+    def _go_on_from(self, state: Mapping[str, Any]) -> None:
+        self._start: Mapping[str, Any] | None = state
         self._epoch.fill_(state["epoch"])
 
     def set_epoch(self, number: int) -> None:
@@ -51,24 +53,21 @@ class TorchDataset(IterableDataset[Any]):
         return len(self._reader)
 
     def __iter__(self) -> Iterator[Any]:
-        worker = get_worker_info()
-        epoch, place, step = self._next
-        if epoch != int(self._epoch):
-            epoch, place, step = int(self._epoch), 0, 0
-        chosen = (0, 1) if worker is None else (worker.id, worker.num_workers)
-        batches = self._reader.batches_of(epoch, place, step, worker=chosen[0], workers=chosen[1])
-        for batch, end in batches:
-            self._next = epoch, end, batch.step + 1
-            yield batch.to_torch() if self._tensors else batch
-        self._next = epoch, 0, 0
+        """The epoch from its start; after a state was loaded, once from there."""
+        worker, epoch, start = get_worker_info(), int(self._epoch), self._start
+        self._start = None
+        place, step = 0, 0
+        if start is not None and start["epoch"] == epoch:
+            place, step = start["place"], start["step"]
+        number, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        batches = self._reader.batches_from(epoch, place, step, worker=number, workers=workers)
+        return (batch.to_torch() for batch in batches) if self._tensors else batches
 
     def state_dict(self) -> dict[str, Any]:
         """Where this worker's iterator stands, as `TrainingReader.state_dict` gives it."""
-        epoch, place, step = self._next
-        return {**self._reader.state_dict(), "epoch": epoch, "place": place, "step": step}
+        return self._reader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a state; errors are those of `TrainingReader.load_state_dict`."""
         self._reader.load_state_dict(state)
-        self._next = state["epoch"], state["place"], state["step"]
-        self._epoch.fill_(state["epoch"])
+        self._go_on_from(state)

@@ -61,9 +61,12 @@ class IoTotals:
 
     def add(self, file: fermion.FermionFile) -> None:
         """Count a file that is about to be closed."""
-        stats = file.io_stats
+        self.add_stats(1, file.io_stats)
+
+    def add_stats(self, files: int, stats: fermion.IoStats) -> None:
+        """Count what some files were asked for."""
         with self._lock.get():
-            self._files += 1
+            self._files += files
             self._requests += stats.requests
             self._bytes_requested += stats.bytes_requested
             self._bytes_used += stats.bytes_used

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     import duckdb
     import polars
 
-    from fermion.engine import Last, Shuffle, TrainingReader
+    from fermion.engine import Last, OnDamage, Shuffle, TrainingReader
     from fermion_table.scanning.arrow_dataset import ScanDataset
 from fermion_table.planning.plan import plan_scan, splits_of
 
@@ -516,6 +516,7 @@ class Scan(ArrowRows):
         threads: int | None = None,
         fill: Mapping[str, Any] | None = None,
         mask: bool = False,
+        on_damage: OnDamage = "error",
     ) -> TrainingReader:
         """The rows for training a model, shuffled, as any number of ranks and workers share them.
 
@@ -551,6 +552,9 @@ class Scan(ArrowRows):
             What stands for nulls, by column, in columns that are NumPy arrays.
         mask
             Whether `TrainingBatch.mask` tells where nulls are.
+        on_damage
+            What becomes of a block whose bytes are damaged: an ``"error"`` that says where, or
+            ``"skip"``: its rows are left out, and `TrainingReader.stats` and the log tell.
 
         Raises
         ------
@@ -579,6 +583,7 @@ class Scan(ArrowRows):
                 threads=threads,
                 fill=fill,
                 mask=mask,
+                on_damage=on_damage,
             ),
         )
 

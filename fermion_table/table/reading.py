@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import integer
+from fermion.arguments import integer, integers
 from fermion.engine import WebPage
 from fermion.errors import InvalidArgumentError
 from fermion.typing import FilterLike, KeysLike
@@ -242,6 +243,51 @@ def lookup(
             "table: use scan(filter=...), or lookup_batch(...) for rows of a batch"
         )
     return self._state.lookups.find(asked, key_rows(keys, asked.key))
+
+
+def rows_at(
+    self: HasState,
+    positions: Sequence[int] | np.ndarray | pa.Array,
+    *,
+    columns: Sequence[PathLike] | None = None,
+) -> pa.Table:
+    """Rows by their positions in the snapshot that this object sees, in any order, with repeats.
+
+    A position is the number of a row in the order of a scan without a filter, from 0 to `count`,
+    exclusive. It stays what it is as long as this object sees that snapshot. Files stay open from
+    one call to the next, and only the pages are read that hold a row: so a map-style dataset of
+    PyTorch or of Grain reads a table. In a primary-key table rows that are yet to be merged are
+    merged at the first call, into local files without a name.
+
+    Parameters
+    ----------
+    positions
+        Integers.
+    columns
+        As in `scan`.
+
+    Raises
+    ------
+    ColumnNotFoundError
+    TypeError
+        No integers.
+    InvalidArgumentError
+        A position that no row has.
+    VersionNotFound
+        The snapshot has expired.
+    """
+    from fermion_table.scanning.training_blocks import PositionReader  # few need it
+
+    wanted = integers(positions, "positions")
+    state = self._state
+    chosen = None if columns is None else check_columns(columns, "columns")
+    key = state.snapshot.hash, chosen
+    reader = state.positions.get(key)
+    if reader is None:
+        reader = PositionReader(scan(self, columns=chosen))
+        state.positions.put(key, reader)
+    rows: pa.Table = reader.take(wanted)
+    return rows
 
 
 def lookup_batch(

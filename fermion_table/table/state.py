@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from fermion.bounded_cache import BoundedCache
 from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion_table.commit.commit import Publisher
@@ -15,6 +16,8 @@ from fermion_table.metadata.versions import Version, check_version, find_version
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
+
+POSITION_READERS_MAX = 2
 
 
 class TableState:
@@ -54,12 +57,19 @@ class TableState:
 
     def __getstate__(self) -> dict[str, Any]:
         """The same snapshot, where it is loaded; that it was the latest is not known there."""
-        return {**self.__dict__, "seen_at": None}
+        state = {**self.__dict__, "seen_at": None}
+        state.pop("positions", None)
+        return state
 
     @cached_property
     def lookups(self) -> Lookups:
         """What finds rows by their keys, with the files and rows that it keeps."""
         return Lookups()
+
+    @cached_property
+    def positions(self) -> BoundedCache:
+        """What reads rows by position, by snapshot and columns; it keeps files open."""
+        return BoundedCache(POSITION_READERS_MAX)
 
     @property
     def location(self) -> str:

@@ -367,6 +367,7 @@ class Table:
     # Read: rows, and what changed them.
     scan = reading.scan
     lookup = reading.lookup
+    rows_at = reading.rows_at
     lookup_batch = reading.lookup_batch
     scan_changes = reading.scan_changes
     schemas = reading.schemas

@@ -115,6 +115,7 @@ TRAINING = {
     "threads": 1,
     "fill": {"id": 0},
     "mask": True,
+    "on_damage": "skip",
 }
 READ_OPTIONS = {
     "threads": 1,

@@ -407,6 +407,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Table.restore": _of_table("restore", version=1, message="why"),
     "Table.sample": _of_table("sample", n=3, seed=1),
+    "Table.rows_at": _of_table("rows_at", positions=[0], columns=["id"]),
     "Table.scan": _of_table(
         "scan",
         columns=["id"],

@@ -1,8 +1,10 @@
 """Readers for training: every row once an epoch, the same steps for any number of ranks."""
 
+import contextlib
 import json
 import multiprocessing
 import pickle
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
-from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.errors import ChecksumError, ColumnNotFoundError, InvalidArgumentError
+from fermion.training.reader import TrainingStats
 
 ROWS = 5_000
 
@@ -297,3 +300,129 @@ def test_rows_are_mixed_well(tmp_path):
     assert blocks.max() <= 1.5 * 1_024 / 16
     distances = abs(np.diff(batch[:64]))
     assert np.median(distances) > 1_000
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """Five stripes of a thousand rows, the second one with a page of `y` that is damaged."""
+    path = tmp_path / "rows.fermion"
+    x = np.arange(ROWS)
+    rows = {"x": x, "y": np.random.default_rng(0).random(ROWS)}
+    fermion.write_table(rows, path, options=fermion.WriteOptions(stripe_rows=1_000))
+    with fermion.open(path) as opened:
+        offset = opened.column("y").streams[-1].chunks[1].pages[0].offset
+    content = bytearray(path.read_bytes())
+    content[offset + 100] ^= 4
+    path.write_bytes(content)
+    with fermion.open(path) as opened:
+        yield opened, offset
+
+
+def test_damage_is_an_error_that_names_file_column_and_page(damaged):
+    file, offset = damaged
+    reader = file.training(batch_rows=100, shuffle=None)
+    epoch = reader.epoch(0)
+    with pytest.raises(ChecksumError) as raised:
+        list(epoch)
+    for part in ("rows.fermion", f"page at offset {offset}:", "column 'y', stripe 1"):
+        assert part in str(raised.value)
+    assert sum(len(batch) for batch in file.training(["x"], batch_rows=100)) == ROWS
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_damaged_blocks_are_left_out_where_that_is_asked_for(damaged, world_size, caplog):
+    """Every rank leaves out the same rows, and the other rows keep their steps."""
+    file, _ = damaged
+    options = {"world_size": world_size, "step_rows": 120, "columns": ["x", "y"], "lanes": 3}
+    steps = steps_of(file, on_damage="skip", **options)
+    whole = steps_of(file, **{**options, "columns": ["x"]})
+    kept = [step[(step < 1_000) | (step >= 2_000)] for step in whole]
+    assert all(np.array_equal(a, b) for a, b in zip(steps, kept, strict=True))
+    assert {record.rows_skipped for record in caplog.records} == {1_000}
+    assert "column 'y', stripe 1" in caplog.text
+
+
+def test_what_was_left_out_is_counted(damaged):
+    file, _ = damaged
+    reader = file.training(batch_rows=100, on_damage="skip")
+    rows = sum(len(batch) for batch in reader)
+    stats = reader.stats()
+    assert (stats.rows, stats.rows_skipped, stats.blocks_skipped) == (rows, 1_000, 1)
+    assert rows == ROWS - 1_000
+    list(reader.epoch(1))
+    assert reader.stats().rows_skipped == 2_000
+
+
+def test_training_that_met_damage_goes_on_without_the_damaged_rows(damaged):
+    file, _ = damaged
+    reader = file.training(batch_rows=300, shuffle=None)
+    seen = []
+    with pytest.raises(ChecksumError):
+        seen.extend(batch["x"] for batch in reader)
+    other = file.training(batch_rows=300, shuffle=None, on_damage="skip")
+    other.load_state_dict(reader.state_dict())
+    rest = [batch["x"] for batch in other]
+    assert np.concatenate([*seen, *rest]).tolist() == [*range(1_000), *range(2_000, ROWS)]
+
+
+def test_a_missing_file_is_no_damage(tmp_path):
+    path = tmp_path / "rows.fermion"
+    fermion.write_table({"x": np.arange(1_000)}, path)
+    with fermion.open(path) as file:
+        reader = file.training(batch_rows=100, on_damage="skip")
+    with pytest.raises(ValueError, match="closed"):
+        list(reader)
+
+
+def test_stats_tell_who_waits(file):
+    reader = file.training(["x"], batch_rows=100)
+    assert reader.stats() == TrainingStats(bytes_read=file.io_stats.bytes_requested)
+    epoch = reader.epoch(0)
+    for _ in range(7):
+        next(epoch)
+    early = reader.stats()
+    assert (early.rows, early.batches) == (700, 7)
+    for _ in epoch:
+        time.sleep(0.002)  # a model that takes longer than reading
+    stats = reader.stats()
+    assert (stats.rows, stats.batches) == (ROWS, ROWS // 100)
+    assert early.rows == 700  # a copy
+    assert stats.bytes_read == file.io_stats.bytes_requested
+    assert stats.seconds_ahead > 0
+    assert 0 < stats.seconds_waited < stats.seconds
+    assert stats.rows_per_second == pytest.approx(stats.rows / stats.seconds)
+    assert "rows=5000" in repr(stats)
+    assert "_started" not in repr(stats)
+
+
+def test_progress_is_told_where_it_is_asked_for(file, monkeypatch):
+    told = []
+    reader = file.training(["x"], batch_rows=1_000)
+    list(reader.epoch(0, progress=lambda done, total: told.append((done, total))))
+    assert told == [(done, 5) for done in range(1, 6)]
+    shown = []
+
+    @contextlib.contextmanager
+    def bar(label, stream):
+        yield lambda done, total: shown.append((label, done, total))
+
+    monkeypatch.setattr("fermion.progress.bar", bar)
+    list(reader.epoch(2, progress=True))
+    assert not shown  # no terminal
+    monkeypatch.setattr("fermion.progress.is_watched", lambda: True)
+    epoch = reader.epoch(2, progress=True)
+    assert next(epoch).step == 0
+    del epoch  # another bar can be shown now
+    list(reader.epoch(2, progress=True))
+    assert shown[-1] == ("epoch 2", 5, 5)
+    for wrong in ("yes", 1, None):
+        with pytest.raises(TypeError, match="progress"):
+            reader.epoch(0, progress=wrong)
+
+
+def test_an_epoch_is_a_record_of_the_log(file, caplog):
+    caplog.set_level("INFO", "fermion.training.reader")
+    list(file.training(["x"], batch_rows=1_000).epoch(3))
+    (record,) = caplog.records
+    assert (record.epoch, record.batches) == (3, 5)
+    assert record.getMessage().startswith("epoch 3 of rank 0 of 1: 5 batches in ")

@@ -1,6 +1,8 @@
 """Training from tables of every kind: each live row once an epoch, from one snapshot."""
 
+import gc
 import json
+import os
 import pickle
 from itertools import chain, islice
 
@@ -10,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fermion.errors import InvalidArgumentError
+import fermion
+from fermion.errors import ChecksumError, ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
+from fermion_table.scanning import training_blocks
 
 
 def epoch_of(scan, number=0, columns=("id", "x"), **options):
@@ -167,6 +171,141 @@ def test_a_pickled_reader_reads_the_same(tmp_path):
     reader = append_table(tmp_path / "t").scan().training(batch_rows=100)
     copy = pickle.loads(pickle.dumps(reader))
     assert [b["id"].tolist() for b in reader.epoch(1)] == [b["id"].tolist() for b in copy.epoch(1)]
+
+
+def test_bytes_of_files_that_stay_open_are_counted_once(tmp_path):
+    """Also the requests of those that a filter reads, however many blocks a file has."""
+    rows = 200_000
+    x = np.random.default_rng(0).random(rows)
+    table = Table.create(tmp_path / "t", {"id": np.arange(rows), "x": x})
+    plain = table.scan(columns=["x"])
+    plain.to_arrow()
+    for scan in (table.scan(columns=["x"]), table.scan(columns=["x"], filter="x >= 0")):
+        reader = scan.training(batch_rows=1_000)
+        assert sum(len(batch) for batch in reader) == rows
+        assert scan.io_stats["files"] == 1
+        blocks = -(-rows // 16_384)
+        assert reader.stats().bytes_read < 2 * blocks * plain.io_stats["bytes_requested"]
+        assert reader.stats().bytes_read == scan.io_stats["bytes_requested"]
+
+
+def test_a_damaged_page_of_a_table_is_left_out_where_that_is_asked_for(tmp_path):
+    table = append_table(tmp_path / "t")
+    (path, *_) = [tmp_path / "t" / name for name in table.inspect.files()["path"].to_pylist()]
+    with fermion.open(path) as file:
+        rows = file.num_rows
+        offset = file.column("id").streams[-1].chunks[0].pages[0].offset
+    content = bytearray(path.read_bytes())
+    content[offset + 24] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ChecksumError, match=rf"{path.name}: page at offset {offset}.*'id'"):
+        list(table.scan().training(batch_rows=64))
+    reader = table.scan().training(batch_rows=64, on_damage="skip")
+    assert sum(len(batch) for batch in reader) == 1_500 - rows
+    assert reader.stats().rows_skipped == rows
+
+
+def test_a_forked_worker_that_ends_takes_no_merged_rows_from_its_parent(tmp_path):
+    """The sections that were merged before the fork, and those after it, are still to be read."""
+    table = Table.create(tmp_path / "t", pa.schema({"id": pa.int64()}), primary_key=["id"])
+    for start in (0, 10, 2_000, 2_010):
+        table.upsert({"id": np.arange(start, start + 20)})
+    reader = table.scan().training(batch_rows=5, shuffle=None, threads=1)
+    epoch = reader.epoch(0)
+    seen = [next(epoch)["id"]]
+    child = os.fork()
+    if not child:
+        try:
+            del epoch, reader
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    seen += [batch["id"] for batch in epoch]
+    assert sorted(np.concatenate(seen)) == [*range(30), *range(2_000, 2_030)]
+
+
+def keyed_table(path):
+    table = Table.create(path, pa.schema({"id": pa.int64(), "x": pa.float64()}), primary_key=["id"])
+    for start in (0, 100, 50):
+        table.upsert({"id": np.arange(start, start + 200), "x": np.full(200, start * 1.0)})
+    table.delete_keys([7, 250])
+    return table
+
+
+def deleted_table(path):
+    table = append_table(path)
+    table.delete("id % 3 = 0")
+    return table
+
+
+@pytest.mark.parametrize("make", [append_table, deleted_table, keyed_table])
+def test_rows_are_read_by_their_positions(tmp_path, make):
+    table = make(tmp_path / "t")
+    shown = table.to_arrow()
+    last = shown.num_rows - 1
+    for positions in ([last, 0, 5, 5, 3], [], range(last + 1), np.array([2], np.uint8)):
+        wanted = np.array(positions, np.int64)
+        assert table.rows_at(positions) == shown.take(wanted)
+    assert table.rows_at(pa.array([1, 0]), columns=["x"])["x"] == shown["x"].take([1, 0])
+    assert table.rows_at([3, 3, 1], columns=[]).num_rows == 3
+    assert pickle.loads(pickle.dumps(table)).rows_at([4]) == shown.slice(4, 1)
+    for wrong in (-1, last + 1, 1 << 62):
+        with pytest.raises(InvalidArgumentError, match=f"from 0 to {last + 1:,}, exclusive"):
+            table.rows_at([0, wrong])
+    for wrong in (5, "12", [1.5], [True], [None], None):
+        with pytest.raises((TypeError, InvalidArgumentError), match="positions"):
+            table.rows_at(wrong)
+    with pytest.raises(ColumnNotFoundError):
+        table.rows_at([1], columns=["z"])
+
+
+def test_positions_are_those_of_the_snapshot_that_the_object_sees(tmp_path):
+    table = append_table(tmp_path / "t")
+    pinned = Table.open(tmp_path / "t")
+    before = pinned.rows_at([0, 1_499])
+    table.delete("id < 10")
+    assert table.rows_at([0])["id"].to_pylist() == [10]
+    assert pinned.rows_at([0, 1_499]) == before
+    pinned.refresh()
+    assert pinned.rows_at([0])["id"].to_pylist() == [10]
+    assert Table.create(tmp_path / "e", table.schema.to_arrow()).rows_at([]).num_rows == 0
+
+
+def test_rows_at_positions_cost_their_pages_alone(tmp_path, monkeypatch):
+    """Files are opened once, and a call asks for the pages of its rows alone."""
+    properties = {"file.profile": "random"}
+    table = Table.create(tmp_path / "t", pa.schema({"x": pa.float64()}), properties=properties)
+    values = np.random.default_rng(0).random(250_000)
+    table.append({"x": values[:200_000]})
+    table.append({"x": values[200_000:]})
+    scans = []
+    make = training_blocks.PositionReader
+    monkeypatch.setattr(
+        training_blocks, "PositionReader", lambda scan: scans.append(scan) or make(scan)
+    )
+    assert table.rows_at([3])["x"].to_pylist() == [values[3]]
+    (scan,) = scans
+    before = scan.io_stats
+    assert before["files"] == 1
+    for position in (4, 90_000, 199_999):
+        assert table.rows_at([position])["x"].to_pylist() == [values[position]]
+        now = scan.io_stats
+        assert (now["files"], now["requests"] - before["requests"]) == (1, 1)
+        assert now["bytes_requested"] - before["bytes_requested"] <= 65_536 * 8 + 64  # a page
+        before = now
+    table.rows_at([5, 230_000])
+    assert scan.io_stats["files"] == 2
+    assert len(scans) == 1
+
+
+def test_positions_are_refused_when_their_snapshot_has_expired(tmp_path):
+    table = append_table(tmp_path / "t")
+    old = Table.open(tmp_path / "t", version=table.snapshot.id)
+    table.compact()
+    table.expire_snapshots(retain_last=1, older_than="0s")
+    with pytest.raises(VersionNotFound, match="snapshot 2"):
+        old.rows_at([0])
 
 
 OPERATIONS = st.lists(

@@ -117,7 +117,9 @@ def test_more_slots_than_a_page_can_hold_are_told_in_the_same_words(monkeypatch)
     found = outcome(taken, data, rows)
     assert found == outcome(around, data, rows)
     assert found[0] is InvalidFileError
-    assert found[1].endswith("page at offset 16: expected 251658240000 slots, found 60000")
+    assert found[1].endswith(
+        "page at offset 16: expected 251658240000 slots, found 60000 (column 'f', stripe 0)"
+    )
 
 
 def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
