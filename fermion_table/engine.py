@@ -12,7 +12,7 @@ from fermion.exports import load_when_asked_for
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion_table.catalog.directories import WarehouseNames
     from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
-    from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit
+    from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit, TreeChanges
     from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
     from fermion_table.commit.request import CommitMetadata
     from fermion_table.commit.schema_versions import SchemaMerge
@@ -108,6 +108,7 @@ __getattr__ = load_when_asked_for(
         "StatementWriter": "table.statement_writer",
         "TARGET": "operations.merge_clauses",
         "Transaction": "operations.transaction",
+        "TreeChanges": "change_feed.change_plan",
         "WarehouseNames": "catalog.directories",
         "WriterMessage": "writing.writer_message",
         "changes_in": "writing.debezium",
@@ -169,6 +170,7 @@ __all__ = [
     "StagedTable",
     "StatementWriter",
     "Transaction",
+    "TreeChanges",
     "WarehouseNames",
     "WriterMessage",
     "changes_in",

@@ -18,10 +18,11 @@ import msgspec
 from fermion.arguments import integer
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.forks import cached_property
 from fermion_table.change_feed.recorded_interval import replaces_unrecorded
 from fermion_table.errors import VersionNotFound
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.bucket_counts import bucket_count
+from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.history import until_expiry, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import (
@@ -34,6 +35,7 @@ from fermion_table.metadata.snapshot import LEFT_OUT, Changelog, Delta, Producer
 from fermion_table.options import OPEN_COST_BYTES, TASK_BYTES
 from fermion_table.planning.split import tasks
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage import json_codec
 from fermion_table.storage.store import AtomicStore
 
 
@@ -157,12 +159,15 @@ class ChangeSplit:
         As of a `ChangeScan`: commits, and the state before, with some of their files.
     bytes
         Of the files that tell what changed.
+    place
+        Where its files are, if splits of other places are apart from it; see `TreeChanges`.
     """
 
     start: Snapshot | None = None
     snapshots: tuple[Snapshot, ...] = ()
     steps: tuple[ChangeStep, ...] = ()
     bytes: int = 0
+    place: str | None = None
 
     __repr__ = short_repr
 
@@ -203,6 +208,37 @@ class ChangePlan:
         return list(tasks(self.splits, target, integer(tasks_min, "tasks_min", minimum=1)))
 
 
+@dataclass(frozen=True, slots=True)
+class TreeChanges:
+    """The changes of one place: of a primary-key table of a tree. Picklable, immutable.
+
+    All changes of a key are in one place, in the order of the commits, and so are those of equal
+    rows of an append table where a commit removed some. So tasks that follow a table give a place
+    to the same reader each time. Only where ``order`` differs from that of the places before do all
+    readers have to be done with these first: keys may have moved from one place to another.
+
+    Attributes
+    ----------
+    place
+        Its name among those of these commits, the same whenever they are planned.
+    order
+        What places of these commits are: text to compare.
+    splits
+        To be read one after the other by the `ChangeReader` of the scan.
+    """
+
+    place: str
+    order: str
+    splits: tuple[ChangeSplit, ...]
+
+    __repr__ = short_repr
+
+    @property
+    def bytes(self) -> int:
+        """Of the files that tell what changed."""
+        return sum(split.bytes for split in self.splits)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChangePlanner:
     """Divides commits into splits.
@@ -219,6 +255,8 @@ class ChangePlanner:
         See `ChangeStep`.
     producer
         What has recorded changes that are read instead of states.
+    apart
+        Whether each place is a split of its own, however small.
     """
 
     store: AtomicStore
@@ -229,6 +267,36 @@ class ChangePlanner:
     prune: Prune
     shows_others: Differ
     producer: Producer | None = None
+    apart: bool = False
+
+    def trees(self) -> Iterator[TreeChanges]:
+        """The changes by place, those of one order after the other."""
+        apart = replace(self, apart=True)
+        groups: list[tuple[str, dict[str, list[ChangeSplit]]]] = []
+        for split in apart.splits():
+            assert split.place is not None
+            order = apart._tree_order
+            if self.key is None:
+                order = "partition" if split.snapshots[0].delta.removed else "file"
+            if not groups or groups[-1][0] != order:
+                groups.append((order, {}))
+            groups[-1][1].setdefault(split.place, []).append(split)
+        for order, places in groups:
+            for place, splits in places.items():
+                yield TreeChanges(place, order, tuple(splits))
+
+    @cached_property
+    def _tree_order(self) -> str:
+        """Whether keys stay in their trees, and among which; else only in their partition."""
+        states = (self.start, *self.snapshots)
+        if self.key is None or not any(self.schemas[s.schema.id].bucket_counts for s in states):
+            return "tree"
+        counts = set()
+        for snapshot in states:
+            with until_expiry(self.store, snapshot):
+                found = bucket_counts(live_entries(self.store, snapshot), self.schemas)
+            counts.add(json_codec.content_hash(repr(sorted(found.items(), key=repr)).encode()))
+        return "partition" if len(counts) > 1 else f"tree of {counts.pop()}"
 
     def splits(self) -> Iterator[ChangeSplit]:
         """The splits, in the order of the commits."""
@@ -276,9 +344,11 @@ class ChangePlanner:
             for entries in (files.removed, files.added)
         ]
         rewritten = partitions[0] & partitions[1]
+        if self.apart:
+            rewritten = {entry.partition for entry in removed}
 
         def place_of(entry: Entry) -> Hashable:
-            is_alone = entry.file in stay or entry.partition not in rewritten
+            is_alone = entry.partition not in rewritten or (not self.apart and entry.file in stay)
             return entry.file if is_alone else entry.partition
 
         old = _Files(live=removed if self.shows_others(before, after) else ())
@@ -327,7 +397,7 @@ class ChangePlanner:
             for entry in (*files.removed, *files.added, *files.changelog):
                 place = place_of(entry)
                 sizes[place] = sizes.get(place, 0) + entry.size
-        parts = list(_bundles(sizes))
+        parts = [[place] for place in sizes] if self.apart else list(_bundles(sizes))
         number = {place: index for index, part in enumerate(parts) for place in part}
         divided = [files.divided(place_of, number) for _, files in states]
         for index, part in enumerate(parts):
@@ -336,10 +406,18 @@ class ChangePlanner:
                 _state(snapshot, by_part.get(index, _Files()), name)
                 for (snapshot, _), by_part in zip(states, divided, strict=True)
             )
-            yield ChangeSplit(start, tuple(snapshots), bytes=sum(sizes[each] for each in part))
+            size = sum(sizes[each] for each in part)
+            text = msgspec.json.encode(part[0]).decode() if self.apart else None
+            yield ChangeSplit(start, tuple(snapshots), bytes=size, place=text)
 
     def _tree_of(self, states: Sequence[_Files]) -> Callable[[Entry], Hashable]:
-        """The tree of a file; all of a partition whose number of buckets differs among them."""
+        """The tree of a file; all of a partition whose number of buckets differs among them.
+
+        Apart from others, all of a partition if that of any differs between the first and the last.
+        """
+        if self.apart:
+            by_tree = self._tree_order != "partition"
+            return lambda entry: (entry.partition, entry.bucket if by_tree else None)
         counts: dict[Hashable, set[int]] = defaultdict(set)
         for files in states:
             for entry in files.all:

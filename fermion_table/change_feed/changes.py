@@ -25,6 +25,7 @@ from fermion_table.change_feed.change_plan import (
     ChangePlanner,
     ChangeSplit,
     ChangeStep,
+    TreeChanges,
     shows_level0,
     step_of,
     step_without_files,
@@ -124,9 +125,27 @@ class ChangeScan(ArrowRows):
         given = tuple(ChangeSplit(steps=(step,), bytes=step.bytes) for step in self.steps)
         if not self.snapshots:
             return ChangePlan(given)
+        with in_time(self.store):
+            return ChangePlan((*given, *self._planner.splits()))
+
+    def trees(self) -> tuple[TreeChanges, ...]:
+        """The same by place, for tasks that follow a table: see `TreeChanges`.
+
+        Raises
+        ------
+        VersionNotFound
+            Metadata that is needed has expired.
+        """
+        if not self.snapshots:
+            return ()
+        with in_time(self.store):
+            return tuple(self._planner.trees())
+
+    @property
+    def _planner(self) -> ChangePlanner:
         assert self.start is not None
         schema = self._table_schema
-        planner = ChangePlanner(
+        return ChangePlanner(
             store=self.store,
             schemas=self.schemas,
             key=primary_key_of(schema) if has_buckets(schema) else None,
@@ -136,8 +155,6 @@ class ChangeScan(ArrowRows):
             shows_others=self._show_others,
             producer=self._producer,
         )
-        with in_time(self.store):
-            return ChangePlan((*given, *planner.splits()))
 
     @cached_property
     def reader(self) -> ChangeReader:

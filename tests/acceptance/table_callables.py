@@ -50,6 +50,7 @@ MADE_BY_THE_PACKAGE = {
     "TableSchema",
     "Tag",
     "Transaction",
+    "TreeChanges",
     "VerifyReport",
     "WriterMessage",
 }
