@@ -627,6 +627,8 @@ def open_source(
         The path is none of these.
     """
     if not isinstance(path, (str, os.PathLike)):
+        if hasattr(path, "read_end"):
+            return path  # a source already, as packages above make of storages of other libraries
         return BufferSource(buffer_of(path, "path"))
     mapping(storage_options, "storage_options")
     local = plain_path(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,38 @@ import pytest
 pypaimon = pytest.importorskip(
     "pypaimon", reason="pypaimon needs an older pyarrow: make test-pypaimon has both"
 )
+
+TYPES: dict[str, tuple[pa.DataType, list[Any]]] = {
+    "tinyint": (pa.int8(), [-128, 127]),
+    "smallint": (pa.int16(), [-(2**15), 2**15 - 1]),
+    "int": (pa.int32(), [-(2**31), 2**31 - 1]),
+    "bigint": (pa.int64(), [-(2**63), 2**63 - 1]),
+    "float": (pa.float32(), [0.5, float("inf")]),
+    "double": (pa.float64(), [1e300, -0.0]),
+    "boolean": (pa.bool_(), [True, False]),
+    "string": (pa.string(), ["", "žluť 🐎"]),
+    "bytes": (pa.binary(), [b"", b"\x00\xff"]),
+    "decimal": (pa.decimal128(38, 10), [Decimal("-1.5"), Decimal("9" * 28)]),
+    "date": (pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
+    "time": (pa.time32("ms"), [dt.time(0), dt.time(23, 59, 59, 999000)]),
+    "timestamp_0": (pa.timestamp("s"), [dt.datetime(1969, 1, 1), dt.datetime(2999, 1, 1)]),
+    "timestamp_3": (pa.timestamp("ms"), [dt.datetime(1969, 1, 1, 0, 0, 0, 1000), None]),
+    "timestamp_6": (pa.timestamp("us"), [dt.datetime(1969, 1, 1, 0, 0, 0, 1), None]),
+    "timestamp_9": (pa.timestamp("ns"), [1, 2**62]),
+    "timestamp_ltz": (pa.timestamp("us", "UTC"), [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), None]),
+    "array": (pa.list_(pa.int32()), [[1, None], []]),
+    "map": (pa.map_(pa.string(), pa.int64()), [[("a", 1), ("b", None)], []]),
+    "row": (
+        pa.struct([("a", pa.int8()), ("b", pa.list_(pa.string()))]),
+        [{"a": 1, "b": ["x"]}, None],
+    ),
+}
+
+
+def rows_of_every_type() -> pa.Table:
+    """Two rows with values, one of nulls, and a number that tells them apart."""
+    columns = {name: pa.array([*values, None], dtype) for name, (dtype, values) in TYPES.items()}
+    return pa.table({"number": pa.array([1, 2, 3], pa.int32())} | columns)
 
 
 def catalog_at(path: Path) -> Any:
