@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         renames_in_one_step,
         storage_error,
     )
+    from fermion.io.sink import open_sink
     from fermion.parquet.source import ParquetSource
     from fermion.predicate.polars_expression import filter_of_predicate
     from fermion.reading.training_blocks import FileBlocks
@@ -106,6 +107,7 @@ __getattr__ = load_when_asked_for(
         "joined_batches": "columns.rows",
         "load_duckdb": "sql.engine",
         "one_batch": "columns.rows",
+        "open_sink": "io.sink",
         "read_ahead": "io.read_ahead",
         "read_all": "columns.arrow_input",
         "record_batch_reader": "columns.arrow_input",
@@ -159,6 +161,7 @@ __all__ = [
     "joined_batches",
     "load_duckdb",
     "one_batch",
+    "open_sink",
     "protocols",
     "read_ahead",
     "read_all",

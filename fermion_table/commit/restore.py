@@ -27,6 +27,7 @@ from fermion_table.metadata.manifest import Entry, paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import create_tag, delete_tag
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
+from fermion_table.schema.properties import is_mirror
 from fermion_table.schema.schema import TableSchema, encode_schema
 from fermion_table.storage.paths import unique_name
 from fermion_table.storage.store import AtomicStore
@@ -84,7 +85,7 @@ def restore(
                 mine="restore",
                 theirs=f"{base.kind} (snapshot {base.id})",
             )
-        return _back(publisher, base, target, metadata)
+        return _back(publisher, base, target, metadata, keeps_mirrors=True)
 
     with _kept(publisher.store, target, text):
         return publisher.publish(known, plan, metadata).snapshot
@@ -165,7 +166,12 @@ def _kept(store: AtomicStore, target: Snapshot, why: str) -> Iterator[None]:
 
 
 def _back(
-    publisher: Publisher, base: Snapshot, target: Snapshot, metadata: CommitMetadata
+    publisher: Publisher,
+    base: Snapshot,
+    target: Snapshot,
+    metadata: CommitMetadata,
+    *,
+    keeps_mirrors: bool = False,
 ) -> CommitRequest | None:
     """The state of a target in place of a base's; None if they are alike."""
     store = publisher.store
@@ -173,7 +179,7 @@ def _back(
         live_entries(store, base, keep_unknown=True),
         live_entries(store, target, keep_unknown=True),
     )
-    schema = _schema_of(publisher, base, target)
+    schema = _schema_of(publisher, base, target, keeps_mirrors=keeps_mirrors)
     return _request(store, base, target, changes, metadata, schema)
 
 
@@ -303,8 +309,16 @@ def _not_undone(
     )
 
 
-def _schema_of(publisher: Publisher, base: Snapshot, target: Snapshot) -> NewSchema | None:
-    """The target's schema as the next version of the base's; None if they are alike."""
+def _schema_of(
+    publisher: Publisher, base: Snapshot, target: Snapshot, *, keeps_mirrors: bool
+) -> NewSchema | None:
+    """The target's schema as the next version of the base's; None if they are alike.
+
+    Parameters
+    ----------
+    keeps_mirrors
+        Whether the mirrors of the base stay: they show what comes back as their next snapshot.
+    """
     store: AtomicStore = publisher.store
     current = load_table_schema(store, base.schema)
     known = {base.schema.hash, *(version.hash for version in current.ancestors)}
@@ -316,8 +330,15 @@ def _schema_of(publisher: Publisher, base: Snapshot, target: Snapshot) -> NewSch
     wanted = load_table_schema(store, target.schema)
 
     def change(schema: TableSchema) -> TableSchema:
+        properties = wanted.properties
+        if keeps_mirrors:
+            others = {name: text for name, text in properties.items() if not is_mirror(name)}
+            properties = others | {
+                name: text for name, text in schema.properties.items() if is_mirror(name)
+            }
         return msgspec.structs.replace(
             wanted,
+            properties=properties,
             id=schema.id,
             ancestors=schema.ancestors,
             last_field_id=max(schema.last_field_id, wanted.last_field_id),

@@ -44,6 +44,8 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 TIME_FIELD = "record_level.time_field"
 MAINTAIN = "fermion.maintain."
 """Beginning of the names of a policy of maintenance."""
+MIRROR = "fermion.mirror."
+"""Beginning of the names of mirrors."""
 
 
 def parse_size(size: int | str, parameter: str = "") -> int:
@@ -294,6 +296,10 @@ OF_ALL_TABLES = (
         *(f"{MAINTAIN}orphan_age", Duration(), "3 d"),
         "age from which on orphan files are removed: longer than any writer takes",
     ),
+    Property(
+        *(f"{MIRROR}<name>", Text(), None),
+        "a [mirror](mirrors.md) of the table: set by `mirrors.create` and `mirrors.drop`",
+    ),
 )
 OF_KEYED_TABLES = (
     Property(
@@ -482,7 +488,14 @@ def property_of(name: str) -> Property | None:
         last = rest.rpartition(".")[2]
         pattern = "<columns>" if last == "sequence_group" else "<column>"
         return _BY_NAME.get(f"fields.{pattern}.{last}")
+    if is_mirror(name):
+        return _BY_NAME[f"{MIRROR}<name>"]
     return _BY_NAME.get(name) or (_BY_NAME.get(f"<engine>.{rest}") if rest else None)
+
+
+def is_mirror(name: str) -> bool:
+    """Whether a property is a mirror of the table."""
+    return name.startswith(MIRROR)
 
 
 def plain_name(name: str) -> str:

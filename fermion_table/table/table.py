@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
@@ -48,6 +48,9 @@ from fermion_table.table import (
 )
 from fermion_table.table.staged import create_with_rows, schema_and_rows
 from fermion_table.table.state import TableState
+
+if TYPE_CHECKING:
+    from fermion_table.mirrors.registry import Mirrors
 
 
 class Table:
@@ -343,6 +346,13 @@ class Table:
     def branches(self) -> Branches:
         """The branches: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
         return Branches(self.store, self.snapshot, self.branch, self._state.follow_branch)
+
+    @property
+    def mirrors(self) -> Mirrors:
+        """Copies that other engines read: ``mirrors.create("delta", location)``, ``.publish()``."""
+        from fermion_table.mirrors.registry import Mirrors  # rarely asked for
+
+        return Mirrors(self.store, self.branch, self.set_properties)
 
     @property
     def inspect(self) -> Inspection:

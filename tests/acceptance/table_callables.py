@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fermion_table.inspection.refs import Branches, Tags
+from fermion_table.mirrors.registry import Mirrors
 
-ALSO = {Tags, Branches}
+ALSO = {Tags, Branches, Mirrors}
 """Classes that a table's attributes give."""
 MADE_BY_THE_PACKAGE = {
     "BranchHead",

@@ -25,6 +25,7 @@ from fermion_table.engine import (
     PartitionTransform,
     stage_table,
 )
+from fermion_table.mirrors.registry import Mirrors
 from tests.acceptance.file_calls import TRAINING
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
@@ -59,6 +60,12 @@ def prepare(directory: Path) -> None:
     table.tags.create("first")
     table.branches.create("side")
     Table.create(directory / "k", SCHEMA, primary_key=["id"], durability="fast").upsert(ROWS)
+
+
+def _mirrors(table: Table) -> Mirrors:
+    """Those of a table that has one."""
+    table.mirrors.create("delta", f"{table.location}-mirror")
+    return table.mirrors
 
 
 def _table(directory: Path) -> Table:
@@ -457,6 +464,16 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "TableSchema.find": _of(lambda t: t.schema, "find", path="id", where="table"),
     "TableSchema.resolve": _of(lambda t: t.schema, "resolve", path="id", where="table"),
     "TableSchema.to_arrow": _of(lambda t: t.schema, "to_arrow", field_ids=False),
+    "Mirrors.create": _of(
+        lambda t: t.mirrors,
+        "create",
+        kind="delta",
+        location="lake",
+        name="lake",
+        history=False,
+    ),
+    "Mirrors.drop": _of(_mirrors, "drop", name="delta"),
+    "Mirrors.publish": _of(_mirrors, "publish", name="delta", storage_options=None, runner=None),
     "Tags.create": _of(
         lambda t: t.tags, "create", name="other", version="side", message="why", keep=DAY
     ),
