@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         read_all,
         record_batch_reader,
     )
+    from fermion.columns.exchange import bare_batch, convert_batch, convert_batches
     from fermion.columns.file_input import InputFiles
     from fermion.columns.filled import check_filled, filled_bytes
     from fermion.columns.rows import (
@@ -78,6 +79,9 @@ __getattr__ = load_when_asked_for(
         "BatchCopier": "columns.arrow_input",
         "BlockRows": "training.blocks:Rows",
         "BoundedCache": "bounded_cache",
+        "bare_batch": "columns.exchange",
+        "convert_batch": "columns.exchange",
+        "convert_batches": "columns.exchange",
         "EXACT_FLAGS": "statistics.bounds",
         "InputFiles": "columns.file_input",
         "ParquetSource": "parquet.source",
@@ -141,8 +145,11 @@ __all__ = [
     "TrainingUnits",
     "WebPage",
     "ask",
+    "bare_batch",
     "check_filled",
     "connect",
+    "convert_batch",
+    "convert_batches",
     "copied_array",
     "copy_file",
     "crc32c",

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_ext import exchange
+from fermion.columns import exchange
+from fermion.columns.exchange import convert
 from spark_ext.errors import ConversionError
-from spark_ext.exchange import convert, convert_batch, convert_batches
+from spark_ext.exchange import convert_batch, convert_batches
 from spark_ext.types import exchange_schema, spark_schema
 from tests.kit.arrow_samples import CASES
 

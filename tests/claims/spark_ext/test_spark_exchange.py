@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession, functions
 
-from spark_ext.exchange import convert, convert_batch
+from fermion.columns.exchange import convert
+from spark_ext.exchange import convert_batch
 from spark_ext.types import arriving_schema, exchange_schema, spark_schema
 from tests.kit.arrow_samples import CASES
 
