@@ -104,6 +104,8 @@ BETWEEN_ENGINES = {
     "primary_key_of",
     "required_key",
     "spelled_columns",
+    "split_text",
+    "splits_from_text",
     "task_bytes",
     "write_changes",
     *(
