@@ -97,3 +97,12 @@ def words(first: int, count: int, dtype: pa.DataType = INT8) -> pa.DictionaryArr
 
 # For comments made of few words.
 WORDS = [b"carefully", b"final", b"deposits", b"sleep", b"quickly", b"among", b"the", b"regular"]
+
+
+def every_type() -> pa.Table:
+    """A column of each type and nesting, of a few rows; all may be null."""
+    count = max(len(values) for _, values in CASES)
+    arrays = [
+        pa.array([*values, *[None] * (count - len(values))], dtype) for dtype, values in CASES
+    ]
+    return pa.table(arrays, [f"c{number}" for number in range(len(arrays))])
