@@ -2,12 +2,13 @@
 
 `bar` draws; `watched` passes on batches that are written or read, and shows how many rows they had
 if that takes longer than a moment. It needs rich (the extra ``cli``), and shows nothing in pipes,
-in threads and child processes, or with ``FERMION_PROGRESS=0``.
+in threads and child processes, or with ``FERMION_PROGRESS=0``; `showing` decides it for one call.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib.util
 import multiprocessing
 import os
@@ -16,6 +17,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
+
+from fermion.arguments import flag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +31,32 @@ BAR_WIDTH = 30
 
 Report = Callable[[int, int], None]
 """Called with what is done, and with the total; 0: that is not known."""
+Progress = bool | Report | None
+"""Of a call: show a bar or none, or call a function; None: a bar where somebody watches."""
 _shown = threading.Lock()
+_wanted: contextvars.ContextVar[Progress] = contextvars.ContextVar("progress", default=None)
+
+
+def showing(progress: Progress) -> contextlib.AbstractContextManager[None]:
+    """What a call asks for, of what it does in this thread in the context.
+
+    Raises
+    ------
+    TypeError
+        Neither None, a flag nor a function.
+    """
+    if progress is not None and not callable(progress):
+        progress = flag(progress, "progress")
+    return _showing(progress)
+
+
+@contextlib.contextmanager
+def _showing(progress: Progress) -> Iterator[None]:
+    token = _wanted.set(progress)
+    try:
+        yield
+    finally:
+        _wanted.reset(token)
 
 
 @contextlib.contextmanager
@@ -38,7 +66,7 @@ def bar(label: str, stream: TextIO | None) -> Iterator[Report]:
     Parameters
     ----------
     stream
-        A terminal; None: the notebook that this runs in.
+        A terminal, or another place; None: the notebook that this runs in.
     """
     if importlib.util.find_spec("rich") is None:
         assert stream is not None
@@ -47,10 +75,11 @@ def bar(label: str, stream: TextIO | None) -> Iterator[Report]:
         return
     # Optional (the extra `cli`), and slow to load.
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress as Bar
 
     console = Console() if stream is None else Console(file=stream)
-    with Progress(console=console, transient=True) as progress:
+    # In a pipe, where it was asked for, one line stays at the end.
+    with Bar(console=console, transient=console.is_terminal or stream is None) as progress:
         task = progress.add_task(label, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total or None)
 
@@ -87,7 +116,13 @@ def watched(
         What the batches are of: the total is its ``num_rows``, or its length, if it has one. Or
         a function that gives the total.
     """
-    return _reporting(batches, label, _rows_of(data)) if is_watched() else batches
+    wanted = _wanted.get()
+    if wanted is False or (wanted is None and not is_watched()):
+        return batches
+    total = _rows_of(data)
+    if wanted is None or wanted is True:
+        return _reporting(batches, label, total, 0.0 if wanted else SECONDS_BEFORE)
+    return _told(batches, wanted, total)
 
 
 @contextlib.contextmanager
@@ -130,18 +165,32 @@ def _rows_of(data: Any) -> int:
     return rows if isinstance(rows, int) else 0
 
 
+def _told(
+    batches: Iterable[pa.RecordBatch], report: Report, total: int
+) -> Iterator[pa.RecordBatch]:
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.num_rows
+        report(done, total)
+
+
 def _reporting(
-    batches: Iterable[pa.RecordBatch], label: str, total: int
+    batches: Iterable[pa.RecordBatch], label: str, total: int, wait_s: float
 ) -> Iterator[pa.RecordBatch]:
     began, done = time.monotonic(), 0
     report: Report | None = None
     with contextlib.ExitStack() as stack:
         for batch in batches:
-            if report is not None:
-                report(done, total)
-            elif time.monotonic() - began >= SECONDS_BEFORE and _shown.acquire(blocking=False):
+            if (
+                report is None
+                and time.monotonic() - began >= wait_s
+                and _shown.acquire(blocking=False)
+            ):
                 stack.callback(_shown.release)  # one bar at a time: this work may be a part
                 report = stack.enter_context(bar(label, None if _in_notebook() else sys.stderr))
                 report(done, total)
             yield batch
             done += batch.num_rows
+            if report is not None:
+                report(done, total)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from fermion.arguments import function
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
@@ -64,6 +65,7 @@ class CommitMetadata:
             "commit_user": check_optional_text(self.commit_user, "commit_user"),
             "commit_identifier": check_identifier(self.commit_identifier, "commit_identifier"),
         }
+        function(self.properties_after, "properties_after")
         if (self.commit_user is None) != (self.commit_identifier is None):
             raise InvalidArgumentError(
                 "commit_user and commit_identifier: expected both or neither"

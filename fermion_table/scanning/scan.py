@@ -21,7 +21,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
-from fermion.progress import watched
+from fermion.progress import Progress, showing, watched
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
@@ -294,11 +294,18 @@ class Scan(ArrowRows):
         rows = self.plan().rows
         return rows if self.limit is None else min(rows, self.limit)
 
-    def to_arrow(self) -> pa.Table:
-        """The rows as a table."""
-        if len(self.schema):
-            batches = watched(self.to_batches(), "reading rows", self._rows_expected)
-            return pa.Table.from_batches(batches, schema=self.schema)
+    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
+        """The rows as a table.
+
+        Parameters
+        ----------
+        progress
+            As of `Table.append`, of the rows that are read.
+        """
+        with showing(progress):
+            if len(self.schema):
+                batches = watched(self.to_batches(), "reading rows", self._rows_expected)
+                return pa.Table.from_batches(batches, schema=self.schema)
         rows = self.count()
         return pa.Table.from_batches([empty_columns(self.schema, rows)])
 

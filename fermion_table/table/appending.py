@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from fermion.arguments import several
+from fermion.progress import Progress, showing
 from fermion.typing import FilterLike, KeysLike, TableLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
 from fermion_table.commit.request import CommitMetadata
@@ -35,6 +36,7 @@ def append(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
+    progress: Progress = None,
 ) -> Snapshot:
     """Append rows from any Arrow producer, as one snapshot.
 
@@ -55,6 +57,9 @@ def append(
         For the history.
     commit_user, commit_identifier
         The same pair is appended once.
+    progress
+        True shows a bar of the rows that are written, False none; a function is called with the
+        rows done and all rows (0: not known). None: a bar where a terminal or notebook watches.
 
     Returns
     -------
@@ -76,7 +81,8 @@ def append(
         commit_user=commit_user,
         commit_identifier=commit_identifier,
     )
-    return append_as(self, data, metadata, schema_mode)
+    with showing(progress):
+        return append_as(self, data, metadata, schema_mode)
 
 
 def append_as(
@@ -294,6 +300,7 @@ def upsert(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
+    progress: Progress = None,
 ) -> Snapshot:
     """Insert rows, or replace those that have their keys, as one snapshot.
 
@@ -316,7 +323,7 @@ def upsert(
         left out.
     schema_mode
         ``merge`` adds the data's unknown columns to the schema in the same snapshot.
-    message, properties, commit_user, commit_identifier
+    message, properties, commit_user, commit_identifier, progress
         See `append`.
 
     Returns
@@ -345,7 +352,7 @@ def upsert(
     state.refresh_for_append()
     required_key(state.schema, state.store.location, "upsert")
     data, change_type = changes_in(data, change_type, format, state.schema)
-    with appending(state, metadata) as transaction:
+    with showing(progress), appending(state, metadata) as transaction:
         if merges:
             transaction.append_merging(data, change_type)
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import pyarrow as pa
 
 from fermion.arguments import integer
+from fermion.progress import Progress
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.inspection.description import describe_columns
@@ -78,9 +79,15 @@ def describe(
     return describe_columns(scan(self, columns=columns), sample)
 
 
-def to_arrow(self: HasState) -> pa.Table:
-    """All rows as a table, in memory. `scan` reads some columns, filters, or streams."""
-    return scan(self).to_arrow()
+def to_arrow(self: HasState, *, progress: Progress = None) -> pa.Table:
+    """All rows as a table, in memory. `scan` reads some columns, filters, or streams.
+
+    Parameters
+    ----------
+    progress
+        As of `append`, of the rows that are read.
+    """
+    return scan(self).to_arrow(progress=progress)
 
 
 def to_pandas(self: HasState, **options: Any) -> pandas.DataFrame:

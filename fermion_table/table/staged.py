@@ -151,7 +151,7 @@ def create_with_rows(
     except BaseException:  # an interrupt too
         staged.discard()
         raise
-    return staged.publish(messages, metadata)
+    return staged._publish(messages, metadata)
 
 
 def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
@@ -275,9 +275,9 @@ class StagedTable:
             commit_user=commit_user,
             commit_identifier=commit_identifier,
         )
-        return self.publish(written, metadata)
+        return self._publish(written, metadata)
 
-    def publish(self, written: Sequence[WriterMessage], metadata: CommitMetadata) -> Snapshot:
+    def _publish(self, written: Sequence[WriterMessage], metadata: CommitMetadata) -> Snapshot:
         """The same, by a commit that is described already."""
         entries = numbered_in_order(each.entries for each in written)
         if self.base is None:

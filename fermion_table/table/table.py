@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
+from fermion.progress import Progress, showing
 from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.commit.clone import clone_table
@@ -128,6 +129,7 @@ class Table:
         mode: Literal["error", "ignore", "overwrite"] = "error",
         durability: Durability = "full",
         message: str | None = None,
+        progress: Progress = None,
     ) -> Table:
         """Make a table, empty or with rows.
 
@@ -158,6 +160,8 @@ class Table:
             snapshot; earlier ones stay).
         durability
             ``full``, or ``fast`` without fsync.
+        progress
+            As of `append`.
 
         Returns
         -------
@@ -176,7 +180,7 @@ class Table:
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
-        metadata = CommitMetadata(message=message)
+        metadata, shown = CommitMetadata(message=message), showing(progress)
         schema, rows = schema_and_rows(schema, data)
         replaces_by_rows = rows is not None and mode == "overwrite"
         store = open_store(path, storage_options=storage_options, durability=durability)
@@ -190,7 +194,10 @@ class Table:
         try:
             if rows is None:
                 return cls(store, create_defined(store, definition, metadata=metadata))
-            created = create_with_rows(store, definition, rows, metadata, replaces=replaces_by_rows)
+            with shown:
+                created = create_with_rows(
+                    store, definition, rows, metadata, replaces=replaces_by_rows
+                )
             return cls(store, created)
         except TableExists:
             if mode == "error" or replaces_by_rows or not table_exists(store):

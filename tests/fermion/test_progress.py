@@ -104,3 +104,45 @@ def test_a_bar_ends_with_its_total():
     assert progress._rows_of(pandas.DataFrame({"a": [1, 2, 3]})) == 3
     assert progress._rows_of(source()) == 0
     assert progress._rows_of(lambda: 7) == 7
+
+
+def test_a_call_says_itself_whether_its_progress_is_shown(monkeypatch, tmp_path):
+    """True shows it in a pipe, at once; False does not on a terminal; neither for the next call."""
+    terminal = watching(monkeypatch)
+    for options, said in (({}, True), ({"progress": False}, False), ({"progress": None}, True)):
+        terminal.truncate(0)
+        table = Table.create(tmp_path / f"{options}", source(), durability="fast", **options)
+        table.append(source(), **options)
+        table.to_arrow(**options)
+        table.scan(threads=1).to_arrow(**options)
+        assert ("rows" in terminal.getvalue()) == said
+    monkeypatch.setattr(Terminal, "isatty", lambda self: False)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE", 1e9)
+    terminal.truncate(0)
+    table.append(source(), progress=True)
+    assert "writing rows" in terminal.getvalue()
+    terminal.truncate(0)
+    table.append(source())
+    assert terminal.getvalue() == ""
+
+
+def test_a_function_is_called_with_the_rows_that_are_done(monkeypatch, tmp_path):
+    """Of a reader nobody knows how many there are; what is no function is refused first."""
+    calls: list[tuple[int, int]] = []
+
+    def told(done: int, total: int) -> None:
+        calls.append((done, total))
+
+    rows = pa.Table.from_batches(BATCHES)
+    Table.create(tmp_path / "t", rows, durability="fast", progress=told)
+    keyed = Table.create(tmp_path / "k", rows.schema, primary_key="id", durability="fast")
+    keyed.upsert(source(), progress=told)
+    keyed.to_arrow(progress=told)
+    assert calls == [*((n, 5) for n in range(1, 6)), *((n, 0) for n in range(1, 6)), (5, 5)]
+    for call in (keyed.append, keyed.upsert):
+        with pytest.raises(TypeError, match="progress=5: expected True or False"):
+            call(rows, progress=5)
+    with pytest.raises(TypeError, match="progress='yes'"):
+        Table.create(tmp_path / "new", rows, progress="yes")
+    assert not (tmp_path / "new").exists()
+    assert keyed.refresh().id == 1
