@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fermion import version
@@ -30,12 +30,13 @@ _COUNTERS = {
     "fermion.commit.rows": ("{row}", "Rows that commits added and removed"),
     "fermion.commit.io": ("By", "Bytes of data files that commits added and removed"),
     "fermion.scan.rows": ("{row}", "Rows that scans returned"),
+    "fermion.query.rows": ("{row}", "Rows that clients of a server were sent"),
     "fermion.file.requests": ("{request}", "Reads of data files, after coalescing"),
     "fermion.file.io": ("By", "Bytes read of data files"),
     "fermion.storage.requests": ("{request}", "Calls of file systems of remote storages"),
     "fermion.cache.lookups": ("{lookup}", "Lookups in caches of metadata, by hit and miss"),
 }
-_DURATIONS = ("fermion.commit", "fermion.scan", "fermion.compaction")
+_DURATIONS = ("fermion.commit", "fermion.scan", "fermion.query", "fermion.compaction")
 
 
 class Watching:
@@ -97,27 +98,33 @@ class Watching:
         with started as span, self._timed(name, span, table, attributes):
             yield span
 
-    def scan(
-        self, batches: Iterator[pa.RecordBatch], table: str, io: Callable[[], Mapping[str, int]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Batches of a scan as they are, in a span that ends with them.
+    def batches(
+        self,
+        name: str,
+        batches: Iterator[pa.RecordBatch],
+        table: str,
+        io: Callable[[], Mapping[str, int]] = dict,
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Batches as they are, in a span that ends with them.
 
         Parameters
         ----------
+        name
+            Of the span: what reads them.
         io
             Requests and bytes so far.
         """
-        span = self._tracer.start_span("fermion.scan")  # not the current one of who reads on
+        span = self._tracer.start_span(name)  # not the current one of who reads on
         rows, before = 0, io()
         try:
-            with self._timed("fermion.scan", span, table, {}):
+            with self._timed(name, span, table, {}):
                 for batch in batches:
                     rows += batch.num_rows
                     yield batch
         finally:
-            self.count("fermion.scan.rows", rows, table=redacted(table))
-            read = {f"fermion.scan.{key}": each - before[key] for key, each in io().items()}
-            span.set_attributes({"fermion.scan.rows": rows, **read})
+            self.count(f"{name}.rows", rows, table=redacted(table))
+            read = {f"{name}.{key}": each - before[key] for key, each in io().items()}
+            span.set_attributes({f"{name}.rows": rows, **read})
             span.end()
 
     @contextlib.contextmanager

@@ -264,7 +264,9 @@ class Scan(ArrowRows):
         watching = telemetry.watching
         if watching is None:
             return self._batches()
-        return watching.scan(self._batches(), self.store.location, self.io.as_dict)
+        return watching.batches(
+            "fermion.scan", self._batches(), self.store.location, self.io.as_dict
+        )
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         rows_left = self.limit

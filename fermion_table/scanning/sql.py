@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,10 +23,12 @@ from fermion_table.scanning.arrow_dataset import Scan, ScanDataset
 from fermion_table.scanning.arrow_rows import ArrowRows
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
 
 SqlName = tuple[str, ...]
 """The name of a table in a query, by its parts."""
+OpenDatabase = Callable[[], AbstractContextManager["DuckDBPyConnection"]]
+"""Opens a database for a ``with`` block: an isolated one, which may hold tables of this query."""
 
 _READING = ("SELECT", "EXPLAIN", "MULTI")  # MULTI: a pivot whose columns its rows tell
 _INSTEAD = {
@@ -52,11 +56,20 @@ class SqlResult(ArrowRows):
         One statement that reads.
     scans
         What it reads by name; or what gives the scan of a name in the query.
+    where
+        For errors.
+    parameters
+        Values for ``?``, ``$1`` and ``$name`` in the query, by number or name as text; those that
+        are left out are NULL. None: the query has none.
+    open_database
+        Opens the database that computes an answer; None: an isolated one.
 
     Attributes
     ----------
     scans
         What it reads, by name: their `Scan.io_stats` tell how much was read.
+    parameter_names
+        Of ``?``, ``$1`` and ``$name`` in the query, in their order.
 
     Raises
     ------
@@ -72,26 +85,41 @@ class SqlResult(ArrowRows):
         scans: Mapping[SqlName, Scan] | Callable[[SqlName], Scan],
         *,
         where: str,
+        parameters: Mapping[str, Any] | None = None,
+        open_database: OpenDatabase | None = None,
     ) -> None:
         self.query, self._where = check_text(query, "query"), where
+        self._open_database = open_database or partial(isolated_database, where)
         self.scans: Mapping[SqlName, Scan] = {} if callable(scans) else scans
         with self._database() as database:
-            names = _tables_of(database.connection, self.query, where)
+            statement = _statement(database.connection, self.query, where)
+            self.parameter_names = _parameter_names(statement)
+            self._parameters: dict[str, Any] | None = None
+            if parameters is not None and self.parameter_names:
+                self._parameters = {name: parameters.get(name) for name in self.parameter_names}
+            names = _tables_of(database.connection, statement)
             if callable(scans):
                 self.scans = _found(scans, names, f"{where}: expected a SELECT")
             elif names is not None:
                 self._check_known(names)
             self._schema = self._relation(database).limit(0).to_arrow_table().schema
 
+    def computed_in(self, open_database: OpenDatabase) -> SqlResult:
+        """The same answer, computed in another database."""
+        other = copy.copy(self)
+        other._open_database = open_database
+        return other
+
     @property
     def schema(self) -> pa.Schema:
         """The schema of the answer."""
         return self._schema
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The answer as record batches, while it is computed."""
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
+        """The answer as record batches, while it is computed; `close` ends it."""
         with self._database() as database:
-            for batch in self._relation(database).to_arrow_reader():
+            reader = self._relation(database).to_arrow_reader()
+            while (batch := _next_batch(reader)) is not None:
                 yield batch.rename_columns(self.schema.names)  # each has another one there
 
     def head(self, n: int = 10) -> pa.Table:
@@ -108,11 +136,11 @@ class SqlResult(ArrowRows):
     def _database(self) -> Iterator[_Database]:
         """A database of its own for each answer, as one that is still read blocks another."""
         duckdb = load_duckdb(self._where)
-        with isolated_database(self._where) as connection:
+        with self._open_database() as connection:
             database = _Database(connection, [])
             try:
                 yield database
-            except duckdb.Error as error:
+            except (duckdb.Error, _StreamError) as error:
                 for source in database.sources:
                     if source.failure is not None:
                         raise source.failure from None
@@ -128,8 +156,12 @@ class SqlResult(ArrowRows):
             connection.register(f"rows {number}", database.sources[-1])
             for length in range(1, len(name)):
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(name[:length])}")
-            connection.execute(f'CREATE VIEW {_quoted(name)} AS FROM "rows {number}"')
-        return connection.sql(self.query)
+            view = f'CREATE OR REPLACE VIEW {_quoted(name)} AS FROM "rows {number}"'
+            connection.execute(view)
+        if self._parameters is None:
+            return connection.sql(self.query)
+        query = self.query.rstrip("; \t\r\n")  # which becomes part of another query
+        return connection.sql(query, params=self._parameters)
 
     def _check_known(self, names: _Names) -> None:
         known = {_quoted(name).lower() for name in self.scans}
@@ -146,6 +178,20 @@ class _Database(NamedTuple):
 
     connection: DuckDBPyConnection
     sources: list[_Source]
+
+
+class _StreamError(Exception):
+    """DuckDB's error while an answer is read, which pyarrow tells as one of input and output."""
+
+
+def _next_batch(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    """The next one; None at the end."""
+    try:
+        return reader.read_next_batch()
+    except StopIteration:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        raise _StreamError(str(error)) from error
 
 
 class _Source(ScanDataset):
@@ -173,20 +219,36 @@ class _Names(NamedTuple):
     subqueries: set[SqlName]
 
 
-def _tables_of(connection: DuckDBPyConnection, query: str, where: str) -> _Names | None:
-    """The names of the tables that a query reads; None if DuckDB does not tell them."""
-    kinds = [statement.type.name for statement in connection.extract_statements(query)]
-    if len(kinds) != 1:
-        raise InvalidArgumentError(f"{where}: expected one query, found {len(kinds)} statements")
-    if kinds[0] not in _READING:
-        advice = _INSTEAD.get(kinds[0])
+def _statement(connection: DuckDBPyConnection, query: str, where: str) -> Statement:
+    """The only statement of a query, which reads."""
+    statements = connection.extract_statements(query)
+    if len(statements) != 1:
         raise InvalidArgumentError(
-            f"{where}: expected a query, which only reads, found {kinds[0]}"
+            f"{where}: expected one query, found {len(statements)} statements"
+        )
+    kind = statements[0].type.name
+    if kind not in _READING:
+        advice = _INSTEAD.get(kind)
+        raise InvalidArgumentError(
+            f"{where}: expected a query, which only reads, found {kind}"
             + (f": {advice}" if advice else "")
         )
-    if kinds[0] != "SELECT":
+    return statements[0]
+
+
+def _parameter_names(statement: Statement) -> tuple[str, ...]:
+    """Numbers ascending, names as they stand in the query."""
+    names, text = statement.named_parameters, statement.query
+    if all(name.isdecimal() for name in names):
+        return tuple(sorted(names, key=int))
+    return tuple(sorted(names, key=lambda name: text.find(f"${name}")))
+
+
+def _tables_of(connection: DuckDBPyConnection, statement: Statement) -> _Names | None:
+    """The names of the tables that a query reads; None if DuckDB does not tell them."""
+    if statement.type.name != "SELECT":
         return None
-    ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchall()
     names = _Names(set(), set())
     _collect(json.loads(tree), names)
     return names

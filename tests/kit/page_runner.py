@@ -5,7 +5,8 @@ All blocks of a page share their names and one directory.
 - ``python`` is executed; its own assertions say what should come out.
 - ``sql`` goes to the session ``spark`` that the page has made, a statement for each semicolon.
 - ``shell``: ``fermion ...`` and ``python -m ...`` run in this process, as each would otherwise load
-  everything again; of ``pip install`` the extras are looked up in `pyproject.toml`.
+  everything again; of ``pip install`` the extras are looked up in `pyproject.toml`. With ``&`` at
+  its end a command runs until the page ends; the page goes on when it has said where it listens.
 - ``text output`` is what the block before it has printed, exactly. Other ``text`` and ``json`` are
   for the eye. No other language may be named, and none may be missing, so that no code escapes.
 """

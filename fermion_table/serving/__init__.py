@@ -1,0 +1,1 @@
+"""SQL over the wire: a server of Arrow Flight SQL that reads the tables of a catalog."""
