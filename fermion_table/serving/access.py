@@ -36,6 +36,7 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc, unused-i
         self._token = token.encode()
 
     def start_call(self, info: Any, headers: dict[str, list[Any]]) -> Any:
+        """Called by Flight before each call."""
         given = next((values[0] for key, values in headers.items() if key.lower() == _HEADER), "")
         scheme, _, value = (given.decode() if isinstance(given, bytes) else given).partition(" ")
         is_basic = scheme.lower() == "basic"
@@ -53,6 +54,7 @@ class _TokenReply(flight.ServerMiddleware):  # type: ignore[misc, unused-ignore]
         self._token = token
 
     def sending_headers(self) -> dict[str, str]:
+        """Called by Flight when it answers."""
         return {_HEADER: f"Bearer {self._token.decode()}"}
 
 

@@ -95,17 +95,20 @@ class SqlServer(flight.FlightServerBase):  # type: ignore[misc, unused-ignore]
         self.shutdown()
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
+        """Plan what a command asks for; where its rows are fetched."""
         with _told():
             schema, ticket = self._planned_answer(context, descriptor)
             endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1)
 
     def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """The schema of what a command asks for."""
         with _told():
             schema, _ = self._planned_answer(context, descriptor)
             return flight.SchemaResult(schema)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
+        """The rows of a ticket."""
         with _told():
             command = read_message(ticket.ticket)
             schema = self._tables.schema(command)
@@ -118,6 +121,7 @@ class SqlServer(flight.FlightServerBase):  # type: ignore[misc, unused-ignore]
             raise _unknown(command.kind)
 
     def do_action(self, context: Any, action: Any) -> list[Any]:
+        """What is neither a query nor rows: prepare, close, cancel."""
         with _told():
             if action.type not in self._actions:
                 raise _unknown(action.type)
@@ -126,6 +130,7 @@ class SqlServer(flight.FlightServerBase):  # type: ignore[misc, unused-ignore]
             return [flight.Result(reply)] if reply else []
 
     def list_actions(self, context: Any) -> list[Any]:
+        """What `do_action` takes."""
         return [flight.ActionType(name, text) for name, (text, _) in self._actions.items()]
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

@@ -109,6 +109,7 @@ def pages_with_needs() -> list[Path]:
 NEED_A_SERVER = {
     "guide/s3.md": "tests/claims/fermion_table/test_page_about_s3.py",
     "guide/hdfs.md": "tests/hdfs/test_page.py",
+    "guide/serve.md": "tests/fermion_table/cli/test_serve.py",
     "guide/paimon.md": "tests/fermion_table/paimon/test_page.py",
 }
 """Pages whose code runs in another module, which has the server or library that it needs."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -30,6 +32,14 @@ import fermion.cli
 from tests.kit.declared_commands import declared_commands
 from tests.kit.documents import PROJECT, Block, blocks
 
+PROGRAM = """
+import importlib.metadata
+from tests.kit.declared_commands import declared_commands
+importlib.metadata.entry_points = declared_commands
+from fermion.cli import main
+raise SystemExit(main())
+"""
+"""The program `fermion` in a process of its own."""
 RUN = {"python", "sql", "shell"}
 SHOWN = {"text", "json"}
 
@@ -54,6 +64,21 @@ def run_page(
         A command fails, or a block can't be run; the message names the line of the page.
     """
     patch.chdir(directory)
+    try:
+        run_blocks(page, patch, replaced or {})
+    finally:
+        while STARTED:
+            process = STARTED.pop()
+            process.kill()
+            process.communicate()
+
+
+STARTED: list[subprocess.Popen[str]] = []
+"""What runs until the page ends."""
+
+
+def run_blocks(page: Path, patch: pytest.MonkeyPatch, replaced: Mapping[str, str]) -> None:
+    """Run the blocks of a page in the current directory."""
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = io.StringIO()
     for block in blocks(page):
@@ -63,7 +88,7 @@ def run_page(
             continue
         assert block.language in RUN, f"{where}: a block of {block.language or 'no language'}"
         code = block.code
-        for text, other in (replaced or {}).items():
+        for text, other in replaced.items():
             code = code.replace(text, other)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             run_block(block._replace(code=code), names, page, where, patch)
@@ -104,6 +129,8 @@ def run_command(command: list[str], where: str, patch: pytest.MonkeyPatch) -> No
         extras = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
         for extra in re.findall(r"\[(.*)\]", " ".join(arguments)):
             assert set(extra.split(",")) <= set(extras["optional-dependencies"]), where
+    elif program == "fermion" and arguments[-1] == "&":
+        start_program(arguments[:-1], where)
     elif program == "fermion":
         with patch.context() as for_the_program:
             for_the_program.setattr("importlib.metadata.entry_points", declared_commands)
@@ -113,6 +140,16 @@ def run_command(command: list[str], where: str, patch: pytest.MonkeyPatch) -> No
         assert not exit_status(arguments[1]), f"{where}: {shlex.join(command)}"
     else:
         pytest.fail(f"{where}: {program} is not a program that pages may call")
+
+
+def start_program(arguments: list[str], where: str) -> None:
+    """Start `fermion` as a process of its own, and wait until it says where it listens."""
+    command = [sys.executable, "-c", PROGRAM, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    STARTED.append(process)
+    assert process.stdout is not None
+    assert any(line.startswith("listening") for line in process.stdout), where
 
 
 def exit_status(module: str) -> Any:

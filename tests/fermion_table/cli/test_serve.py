@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,15 +19,8 @@ import pytest
 from fermion.cli import main
 from fermion_table import Catalog
 from fermion_table.serving.messages import written
-from tests.kit.documents import PROJECT
-
-PROGRAM = (
-    "from tests.kit.declared_commands import declared_commands\n"
-    "import importlib.metadata\n"
-    "importlib.metadata.entry_points = declared_commands\n"
-    "from fermion.cli import main\n"
-    "raise SystemExit(main())\n"
-)
+from tests.kit.documents import DOCS, PROJECT
+from tests.kit.page_runner import PROGRAM, run_page
 
 
 @pytest.fixture
@@ -155,3 +149,12 @@ def test_an_address_that_is_taken_is_an_error_of_one_line(
         error = capsys.readouterr().err
         assert port in error
         assert error.count("\n") == 1
+
+
+def test_the_code_of_the_page_about_servers_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a port that is free here."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    run_page(DOCS / "guide/serve.md", tmp_path, monkeypatch, replaced={"31337": str(port)})

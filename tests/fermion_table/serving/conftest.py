@@ -1,3 +1,5 @@
+"""A server in the process of the tests, and what its clients are."""
+
 from __future__ import annotations
 
 import time
