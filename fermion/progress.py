@@ -31,13 +31,13 @@ BAR_WIDTH = 30
 
 Report = Callable[[int, int], None]
 """Called with what is done, and with the total; 0: that is not known."""
-Progress = bool | Report | None
+ShowsProgress = bool | Report | None
 """Of a call: show a bar or none, or call a function; None: a bar where somebody watches."""
 _shown = threading.Lock()
-_wanted: contextvars.ContextVar[Progress] = contextvars.ContextVar("progress", default=None)
+_wanted: contextvars.ContextVar[ShowsProgress] = contextvars.ContextVar("progress", default=None)
 
 
-def showing(progress: Progress) -> contextlib.AbstractContextManager[None]:
+def showing(progress: ShowsProgress) -> contextlib.AbstractContextManager[None]:
     """What a call asks for, of what it does in this thread in the context.
 
     Raises
@@ -51,7 +51,7 @@ def showing(progress: Progress) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _showing(progress: Progress) -> Iterator[None]:
+def _showing(progress: ShowsProgress) -> Iterator[None]:
     token = _wanted.set(progress)
     try:
         yield

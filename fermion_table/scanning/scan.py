@@ -21,7 +21,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
-from fermion.progress import Progress, showing, watched
+from fermion.progress import ShowsProgress, showing, watched
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
@@ -296,7 +296,7 @@ class Scan(ArrowRows):
         rows = self.plan().rows
         return rows if self.limit is None else min(rows, self.limit)
 
-    def to_arrow(self, *, progress: Progress = None) -> pa.Table:
+    def to_arrow(self, *, progress: ShowsProgress = None) -> pa.Table:
         """The rows as a table.
 
         Parameters

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from fermion.arguments import several
-from fermion.progress import Progress, showing
+from fermion.progress import ShowsProgress, showing
 from fermion.typing import FilterLike, KeysLike, TableLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_schema_mode
 from fermion_table.commit.request import CommitMetadata
@@ -36,7 +36,7 @@ def append(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
-    progress: Progress = None,
+    progress: ShowsProgress = None,
 ) -> Snapshot:
     """Append rows from any Arrow producer, as one snapshot.
 
@@ -300,7 +300,7 @@ def upsert(
     properties: Mapping[str, str] | None = None,
     commit_user: str | None = None,
     commit_identifier: int | str | None = None,
-    progress: Progress = None,
+    progress: ShowsProgress = None,
 ) -> Snapshot:
     """Insert rows, or replace those that have their keys, as one snapshot.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 import pyarrow as pa
 
 from fermion.arguments import integer
-from fermion.progress import Progress
+from fermion.progress import ShowsProgress
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.inspection.description import describe_columns
@@ -79,7 +79,7 @@ def describe(
     return describe_columns(scan(self, columns=columns), sample)
 
 
-def to_arrow(self: HasState, *, progress: Progress = None) -> pa.Table:
+def to_arrow(self: HasState, *, progress: ShowsProgress = None) -> pa.Table:
     """All rows as a table, in memory. `scan` reads some columns, filters, or streams.
 
     Parameters

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
-from fermion.progress import Progress, showing
+from fermion.progress import ShowsProgress, showing
 from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.commit.clone import clone_table
@@ -129,7 +129,7 @@ class Table:
         mode: Literal["error", "ignore", "overwrite"] = "error",
         durability: Durability = "full",
         message: str | None = None,
-        progress: Progress = None,
+        progress: ShowsProgress = None,
     ) -> Table:
         """Make a table, empty or with rows.
 

@@ -50,6 +50,7 @@ TAKEN: dict[str, frozenset[str]] = {
     "Name": TEXTS,
     "PartitionBy": TEXTS,
     "PathLike": TEXTS,
+    "ShowsProgress": frozenset({"None", "NumPy bool"}),
     "Path": TEXTS,
     "Version": TEXTS | INTEGERS | {"NumPy time"},
     "history.Version": TEXTS | INTEGERS | {"NumPy time"},
