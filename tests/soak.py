@@ -171,6 +171,10 @@ def parts(seconds: float | None) -> dict[str, Part]:
                 for first in range(0, DAMAGED_FILES, DAMAGED_FILES_PER_PIECE)
             ),
         ),
+        "training": Part(
+            "training that is killed and goes on with other ranks and workers",
+            seeds("test_training_resumes.py", 10_000),
+        ),
         "simulation": Part("simulated storage", seeds("test_simulation.py")),
         "catalog_simulation": Part(
             "simulated storage, clients of one catalog",
