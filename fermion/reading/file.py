@@ -301,8 +301,9 @@ class FermionFile:
         rows: Rows | None = None,
         batch_size: int = 65_536,
     ) -> Iterator[pa.RecordBatch]:
-        """Read in record batches of at most ``batch_size`` rows; holds a window of rows at a time.
+        """Read in record batches of at most ``batch_size`` rows.
 
+        Of a local file four batches and 32 MiB are held at most, however large its stripes are.
         Parameters and errors are those of `read`.
         """
         size = integer(batch_size, "batch_size", minimum=1)
@@ -311,10 +312,11 @@ class FermionFile:
 
     def _pieces(self, query: Query, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The batches of `iter_batches`, whose arguments were checked when it was called."""
-        for window in self._rows.windows(query):
+        for window in self._rows.windows(query, size):
             named = _renamed(window, schema) if query.columns else window
             for start in range(0, named.num_rows, size):
                 yield named.slice(start, size)
+            del window, named  # the next one is read in their place
             self._check_open()
 
     def _ask(

@@ -38,7 +38,13 @@ from fermion.reading.stripe import (
 )
 
 WINDOW_ROWS = 131_072
-SPAN_BYTES = 16 * 1024 * 1024
+HELD_BYTES, HELD_BATCHES = 32 * 1024 * 1024, 4
+"""What windows hold in Arrow: so many bytes, and so many of the caller's batches. Two windows are
+there at once, the one that the caller has and the next one; with a filter, beside a span of its
+columns, a third, of the rows that match."""
+PAGES_BYTES = 4 * 1024 * 1024
+"""Of those, for pages while they are decoded."""
+SPAN_BYTES = 8 * 1024 * 1024
 """Values of a filter's columns that are held at once, for one window or several."""
 SPARSE_FRACTION = 1 / 16
 """Of the rows of a span: if no more match they are read together, at most a window of them."""
@@ -170,14 +176,21 @@ class RowBatches:
         is_many = len(pieces) >= min(threads, STRIPES_MIN)
         return self._index.is_local and is_many and max(rows) >= STRIPE_ROWS_MIN
 
-    def windows(self, query: Query) -> Iterator[pa.RecordBatch]:
-        """The rows of a query: a batch for each window, of which one is in memory at a time."""
+    def windows(self, query: Query, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a query: a batch for each window, of which one is in memory at a time.
+
+        Parameters
+        ----------
+        batch_rows
+            Of the caller's batches; a window holds at least one of them, as long as that is no
+            more than `WINDOW_ROWS`.
+        """
         for stripe, rows in self.by_stripe(query.rows):
-            reader = _WindowReader(self._stripes, query, stripe, rows)
+            reader = _WindowReader(self._stripes, query, stripe, rows, batch_rows)
             total = self._stripes.rows(stripe)
             if reader.is_empty:
                 continue
-            if total <= WINDOW_ROWS:
+            if total <= reader.window_rows:
                 batch = reader.read(None)
                 if batch is not None:
                     yield batch
@@ -199,10 +212,16 @@ class _WindowReader:
     """Reads windows of one stripe. Of remote files pages are fetched for a block of windows."""
 
     def __init__(
-        self, stripes: StripeReader, query: Query, stripe: int, rows: RowRanges | None
+        self,
+        stripes: StripeReader,
+        query: Query,
+        stripe: int,
+        rows: RowRanges | None,
+        batch_rows: int,
     ) -> None:
         self._stripes, self._stripe, self._rows = stripes, stripe, rows
         self._columns, self._filter_columns = query.columns, query.filter.columns
+        self._batch_rows = min(batch_rows, WINDOW_ROWS)
         self._filter: StripeFilter | None = None
         if query.filter.expression is not None:
             self._filter = StripeFilter(stripes, stripe, query.filter, query.columns)
@@ -215,13 +234,25 @@ class _WindowReader:
         """Whether statistics leave no row."""
         return self._filter is not None and not self._filter.pruned.may_match
 
+    @cached_property
+    def window_rows(self) -> int:
+        """Rows of a window: whole batches of the caller, as many as may be held."""
+        total, batch = self._stripes.rows(self._stripe), self._batch_rows
+        if total <= batch:
+            return batch
+        bytes_in_arrow = self._stripes.arrow_bytes(self._columns, self._stripe)
+        held = HELD_BYTES + HELD_BATCHES * (bytes_in_arrow * batch // total) - PAGES_BYTES
+        bytes_max = held // 2 if self._filter is None else (held - SPAN_BYTES) // 3
+        rows = min(bytes_max * total // max(bytes_in_arrow, 1), WINDOW_ROWS)
+        return max(rows - rows % batch, batch)
+
     def block_rows(self, total: int) -> int:
         """Rows of the windows whose pages are fetched together, of so many of the stripe."""
         filtered = self._stripes.stored_bytes(self._filter_columns, self._stripe)
         stored = self._stripes.stored_bytes([*self._columns, *self._filter_columns], self._stripe)
         self._row_bytes = (stored - filtered) / total
-        windows = max(BLOCK_BYTES * total // (WINDOW_ROWS * max(stored, 1)), 1)
-        return min(windows * WINDOW_ROWS, total)
+        windows = max(BLOCK_BYTES * total // (self.window_rows * max(stored, 1)), 1)
+        return min(windows * self.window_rows, total)
 
     def begin_block(self, start: int, stop: int) -> None:
         """Fetch what is sure to be needed of some rows, and forget what was fetched before."""
@@ -244,21 +275,21 @@ class _WindowReader:
     def span_rows(self) -> int:
         """Rows of the windows whose matches are looked for together."""
         if self._filter is None or self._kept is not None:
-            return WINDOW_ROWS
+            return self.window_rows
         kinds = [column.field.type for column in self._filter_columns]
         if not all(map(pat.is_primitive, kinds)):
-            return WINDOW_ROWS
+            return self.window_rows
         bits = sum(kind.bit_width for kind in kinds)
-        windows = 8 * SPAN_BYTES // (WINDOW_ROWS * max(bits, 1))
-        return WINDOW_ROWS * min(max(windows, 1), int(1 / SPARSE_FRACTION))
+        windows = 8 * SPAN_BYTES // (self.window_rows * max(bits, 1))
+        return self.window_rows * min(max(windows, 1), int(1 / SPARSE_FRACTION))
 
     def read_span(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """The rows of some windows: together where few match, else of one after the other."""
-        matches = self._matches(start, stop) if stop - start > WINDOW_ROWS else None
+        matches = self._matches(start, stop) if stop - start > self.window_rows else None
         spans = [(start, stop)]
         if matches is None or not (matches.is_sparse(SPARSE_FRACTION) and self._is_narrow):
-            firsts = range(start, stop, WINDOW_ROWS)
-            spans = [(first, min(first + WINDOW_ROWS, stop)) for first in firsts]
+            firsts = range(start, stop, self.window_rows)
+            spans = [(first, min(first + self.window_rows, stop)) for first in firsts]
         for span in spans:
             if matches is None or self._filter is None:
                 batch = self.read(span)

@@ -15,8 +15,10 @@ from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
+from fermion.columns.types import Node, NodeKind, PhysicalKind
 from fermion.errors import InvalidFileError
 from fermion.forks import cached_property
+from fermion.metadata.cmb import ColumnBlock
 from fermion.predicate import Expression, evaluate, without_opaque
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.chunk_pages import FetchedPages
@@ -27,6 +29,7 @@ from fermion.reading.many_pages import PickedRead, WholeRead
 from fermion.reading.one_page import OnePageRead
 from fermion.reading.projection import BoundFilter, Projected, read_by, result_schema
 from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy
+from fermion.statistics.bounds import decoded_bytes
 
 DENSE_FRACTION = 0.25
 FEW_ROWS, FEW_BYTES = 32 * 1024, 4 * 1024 * 1024
@@ -36,6 +39,8 @@ FEW_FRACTION = 1 / 32
 TOGETHER_COLUMNS_MAX = 16
 """Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
+INFLATION, OFFSET_BYTES = 4, 4
+"""Of values whose size in Arrow no metadata tells: so many times their stored bytes."""
 
 FAST_STRATEGIES = (OnePageRead, WholeRead, PickedRead)
 """In the order in which they are asked; `GeneralRead` gets the columns that all of them leave."""
@@ -161,6 +166,16 @@ class StripeReader:
     def stored_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
         """Bytes of the pages of some columns of a stripe."""
         return sum(length for _, length in self._places(columns, stripe, None))
+
+    def arrow_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
+        """Bytes of some columns of a stripe in Arrow; about, where metadata does not say it."""
+        stored = [column for column in columns if column.tree is not None]
+        blocks = self.index.blocks(column.ordinal for column in stored)
+        return sum(
+            _arrow_bytes(column.tree, block, stripe, self.rows(stripe))
+            for column, block in zip(stored, blocks, strict=True)
+            if column.tree is not None and block is not None
+        )
 
     def _places(
         self, columns: Sequence[Projected], stripe: int, rows: RowRanges | None
@@ -402,6 +417,29 @@ class StripeFilter:
             wanted = around.to_indices()[wanted]
         rows = RowRanges.from_listed(wanted)
         return reader.batch(columns, stripe, rows, kept=self.kept, verified=matches.pages).columns
+
+
+def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None) -> int:
+    """Bytes of a tree's values in Arrow, with their offsets, without validity.
+
+    Parameters
+    ----------
+    slots
+        How many values it has; None where only its pages say it, as below lists.
+    """
+    if node.kind is NodeKind.LEAF:
+        chunk = block.chunk(node.stream, stripe)
+        assert node.physical is not None
+        if node.physical.kind is not PhysicalKind.BINARY and slots is not None:
+            return slots * node.physical.width
+        size = decoded_bytes(block.extension(chunk)) if chunk.extension_offset else None
+        return (chunk.length * INFLATION if size is None else size) + OFFSET_BYTES * (slots or 0)
+    below, own = slots, 0
+    if node.kind is NodeKind.FIXED_LIST:
+        below = None if slots is None else slots * node.storage.list_size
+    elif node.kind is NodeKind.LIST:
+        below, own = None, OFFSET_BYTES * (slots or 0)
+    return own + sum(_arrow_bytes(child, block, stripe, below) for child in node.children)
 
 
 def _key(column: Projected) -> int | str:

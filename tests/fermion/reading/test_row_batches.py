@@ -161,6 +161,39 @@ def test_a_filter_takes_no_more_memory_than_a_window_and_a_span(
         assert peak - stored < whole * 2 // 3, place
 
 
+@pytest.fixture(scope="module")
+def large_stripe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One stripe of 112 MB in Arrow, of rows of 860 bytes."""
+    path = tmp_path_factory.mktemp("large") / "a.fermion"
+    random, rows = np.random.default_rng(5), 130_000
+    columns = {f"f{place}": random.normal(size=rows) for place in range(104)}
+    texts = [f"text {n}" * (n % 9) for n in range(rows)]
+    table = pa.table({"k": random.integers(0, 1000, rows), "t": texts, **columns})
+    fermion.write_table(table, path, durable=False)
+    with fermion.open(path) as file:
+        assert file.index.footer.num_stripes == 1
+    return path
+
+
+@pytest.mark.parametrize("size", [1_024, 65_536])
+@pytest.mark.parametrize("filter", [None, "k >= 1", "k = 3", "t like '%7%'"])
+def test_batches_take_four_of_them_and_32_mib_whatever_the_stripe(
+    large_stripe: Path, filter: str | None, size: int
+):
+    """What NumPy, Python and Arrow hold, while the caller holds a batch and asks for the next."""
+    with fermion.open(large_stripe, options=fermion.ReadOptions(threads=2)) as file:
+        list(file.iter_batches(filter=filter, rows=(0, 10)))
+        before, largest = pa.total_allocated_bytes(), 0
+        tracemalloc.start()
+        held = 0
+        for batch in file.iter_batches(filter=filter, batch_size=size):
+            largest = max(largest, batch.nbytes)
+            held = max(held, pa.total_allocated_bytes() - before)
+        held += tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert held <= 4 * largest + 32 * 1024 * 1024
+
+
 @pytest.mark.parametrize("filter", ["dense", "sparse", "none"])
 def test_windows_of_a_remote_file_ask_for_no_byte_twice(places: dict[str, Any], filter: str):
     """Whole blocks are asked for at once: pages that lie in two windows too."""
