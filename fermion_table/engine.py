@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.inspection.history_log import HistoryLog
     from fermion_table.inspection.refs import BranchHead
     from fermion_table.merging.primary_key import PrimaryKey, primary_key_of, required_key
+    from fermion_table.metadata.consumers import Consumer
     from fermion_table.metadata.snapshot import Effort
     from fermion_table.operations.assignments import LiteralValue
     from fermion_table.operations.column_task import ColumnTask, FinishedFile
@@ -79,6 +80,7 @@ __getattr__ = load_when_asked_for(
         "CompactionGroup": "compaction.task",
         "CompactionMessage": "compaction.task",
         "CompactionTask": "compaction.task",
+        "Consumer": "metadata.consumers",
         "DataWriter": "writing.data_writer",
         "DroppedTable": "expiry.drop",
         "Effort": "metadata.snapshot",
@@ -146,6 +148,7 @@ __all__ = [
     "CompactionGroup",
     "CompactionMessage",
     "CompactionTask",
+    "Consumer",
     "DataWriter",
     "DroppedTable",
     "Effort",

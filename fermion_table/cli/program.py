@@ -8,6 +8,7 @@ from typing import Protocol
 from fermion_table.cli import (
     branch,
     compact,
+    consumer,
     copying,
     diff,
     expire,
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Command] = {
     "diff": diff,
     "tag": tag,
     "branch": branch,
+    "consumer": consumer,
     "restore": restore,
     "compact": compact,
     "expire": expire,

@@ -26,7 +26,7 @@ from fermion_table.expiry.reachable import (
     is_over,
     live_objects,
 )
-from fermion_table.metadata import pointers
+from fermion_table.metadata import consumers, pointers
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
 from fermion_table.metadata.manifest import paths_of
 from fermion_table.metadata.manifest_store import changelog_entries, manifests_of, removed_entries
@@ -135,6 +135,7 @@ def expire_snapshots(
     dry_run: bool = False,
     now: int | None = None,
     snapshot_file_grace_ms: int = SNAPSHOT_FILE_GRACE_MS,
+    consumer_age_ms: int | None = None,
 ) -> MaintenanceResult:
     """Let old snapshots of a branch go, with the data that nothing kept refers to.
 
@@ -158,6 +159,8 @@ def expire_snapshots(
         Milliseconds since 1970 UTC; None takes the clock.
     snapshot_file_grace_ms
         Age up to which a snapshot file stays after its data.
+    consumer_age_ms
+        Consumers that have said nothing for longer keep nothing, and are forgotten; None: none are.
 
     Raises
     ------
@@ -170,22 +173,29 @@ def expire_snapshots(
     moment = now_ms() if now is None else now
     limit = moment - RETAIN_MS_DEFAULT if older_than_ms is None else older_than_ms
     retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
-    policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms)
+    silent_since = None if consumer_age_ms is None else moment - consumer_age_ms
+    policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms, silent_since)
     plan, retries = despite_expiry(
         store, lambda: _plan_run(store, branch, policy, schema_paths, dry_run)
     )
     if not dry_run:
-        for path in [*plan.tags, *sorted(plan.objects, key=_data_first), *plan.slots]:
+        for path in [
+            *plan.consumers,
+            *plan.tags,
+            *sorted(plan.objects, key=_data_first),
+            *plan.slots,
+        ]:
             store.delete(path)
         pointers.drop_old_markers(store, branch)
     return MaintenanceResult(
         snapshots=plan.snapshots,
         slots=len(plan.slots),
         tags=len(plan.tags),
+        consumers=len(plan.consumers),
         files=sum(is_data(path) for path in plan.objects),
         objects=sum(not is_data(path) for path in plan.objects),
         bytes=sum(plan.objects.values()),
-        paths=tuple(sorted([*plan.tags, *plan.objects, *plan.slots])),
+        paths=tuple(sorted([*plan.consumers, *plan.tags, *plan.objects, *plan.slots])),
         dry_run=dry_run,
         retries=retries,
         seconds=time.monotonic() - began,
@@ -201,6 +211,7 @@ class _Policy:
     changelogs: ChangelogRetention | None
     now: int
     snapshot_file_grace_ms: int
+    silent_since: int | None
 
     def first_kept(self, times_ms: Sequence[tuple[int, int]]) -> int:
         """See `plan_expiry`."""
@@ -221,6 +232,7 @@ class _Run:
     """What one expiry deletes: paths, of objects with their sizes."""
 
     snapshots: int
+    consumers: list[str]
     tags: list[str]
     objects: dict[str, int]
     slots: list[str]
@@ -246,6 +258,8 @@ def _plan_run(
     kept = policy.first_kept([each for each in times_ms if each[0] >= there])
     if left is not None:
         kept = min(kept, _moved_to(store, left, newest))
+    needed = consumers.first_needed(store, branch, policy.silent_since)
+    kept = kept if needed is None else min(kept, max(there, needed))
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
     still_recorded = [each for each in times_ms if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
@@ -274,6 +288,7 @@ def _plan_run(
     )
     return _Run(
         snapshots=max(0, kept - there),
+        consumers=consumers.forgotten(store, policy.silent_since),
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
         objects={path: size for path, size in before.items() if path not in alive},
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],

@@ -80,6 +80,8 @@ class MaintenanceResult:
         Snapshot files deleted of snapshots that expired, now or earlier.
     tags
         Tags whose time was over.
+    consumers
+        Positions of consumers that had said nothing for too long.
     files
         Data files and deletion vectors.
     objects
@@ -101,6 +103,7 @@ class MaintenanceResult:
     snapshots: int = 0
     slots: int = 0
     tags: int = 0
+    consumers: int = 0
     files: int = 0
     objects: int = 0
     bytes: int = 0
@@ -124,6 +127,7 @@ class MaintenanceResult:
             "snapshots": self.snapshots,
             "snapshot files": self.slots,
             "tags": self.tags,
+            "consumers": self.consumers,
             "data files": self.files,
             "metadata objects": self.objects,
         }

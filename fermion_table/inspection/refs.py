@@ -1,4 +1,4 @@
-"""Tags and branches as a table offers them: ``table.tags`` and ``table.branches``."""
+"""Tags, branches and consumers as a table offers them: ``table.tags``, ``table.branches``, ..."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_optional_text, check_text
 from fermion_table.commit.branch_merge import merge_branch
 from fermion_table.commit.fast_forward import fast_forward
-from fermion_table.metadata import references
+from fermion_table.metadata import consumers, references
+from fermion_table.metadata.consumers import Consumer
 from fermion_table.metadata.history import latest
 from fermion_table.metadata.references import Tag
 from fermion_table.metadata.snapshot import Snapshot
@@ -122,6 +123,77 @@ class Tags(NamedValues[Tag]):
             "message": value.message,
             "expires": None if value.expires_ms is None else time_text(value.expires_ms),
             "created": time_text(value.created_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Consumers(NamedValues[Consumer]):
+    """Programs that follow a table: each keeps the snapshots that it still has to read.
+
+    ``"report" in table.consumers``, ``len(table.consumers)`` and ``for consumer in
+    table.consumers`` read the list.
+
+    Parameters
+    ----------
+    store
+        Of the table.
+    snapshot, branch
+        Where a consumer is, and where ids and times are looked up, unless told otherwise.
+    """
+
+    store: AtomicStore
+    snapshot: Snapshot
+    branch: str = MAIN
+
+    def record(self, name: str, *, version: Version | None = None) -> Consumer:
+        """Say how far a consumer has read; a new name makes a consumer.
+
+        Expiry keeps this snapshot and all later ones of its branch, until the consumer has come
+        further, is deleted, or has said nothing for ``consumer.expiration_time``. Saying the same
+        again is cheap.
+
+        Parameters
+        ----------
+        name
+            Letters, digits and ``_ . -``; not digits only.
+        version
+            The snapshot whose rows, or changes up to which, it has read; None: the one that the
+            table object sees. It may be an earlier one than before.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A bad name.
+        OSError
+            The storage failed; the consumer is where it was, or at the snapshot.
+        VersionNotFound
+            The snapshot has expired.
+        """
+        snapshot = self.snapshot
+        if version is not None:
+            snapshot, _ = find_version(self.store, version, branch=self.branch)
+        return consumers.record(self.store, name, snapshot)
+
+    def delete(self, name: str) -> None:
+        """Forget a consumer: it keeps nothing any more.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such consumer.
+        """
+        consumers.delete(self.store, name)
+
+    def list(self) -> list[Consumer]:
+        """Every consumer, by name."""
+        return consumers.list_consumers(self.store)
+
+    def _facts(self, value: Consumer) -> dict[str, Any]:
+        return {
+            "name": value.name,
+            "snapshot": str(value.snapshot_id),
+            "branch": value.branch,
+            "updated": time_text(value.updated_ms),
         }
 
 

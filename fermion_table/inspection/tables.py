@@ -13,6 +13,7 @@ from fermion.display import short_repr
 from fermion_table.inspection.entry_columns import partition_column, statistics_column
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
+from fermion_table.metadata.consumers import list_consumers
 from fermion_table.metadata.history import SchemaVersions, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import live_entries
@@ -131,6 +132,15 @@ SCHEMAS = pa.schema(
         ("properties", pa.map_(pa.string(), pa.string())),
     ]
 )
+CONSUMERS = pa.schema(
+    [
+        ("name", pa.string()),
+        ("snapshot_id", pa.int64()),
+        ("branch", pa.string()),
+        ("updated_at", TIME),
+    ]
+)
+
 REFERENCES = pa.schema(
     [
         ("name", pa.string()),
@@ -260,6 +270,19 @@ class Inspection:
             for tag in list_tags(self.store)
         ]
         return pa.Table.from_pylist(rows, schema=REFERENCES)
+
+    def consumers(self) -> pa.Table:
+        """Programs that follow the table, and up to which snapshot they have read it."""
+        rows = [
+            {
+                "name": consumer.name,
+                "snapshot_id": consumer.snapshot_id,
+                "branch": consumer.branch,
+                "updated_at": consumer.updated_ms,
+            }
+            for consumer in list_consumers(self.store)
+        ]
+        return pa.Table.from_pylist(rows, schema=CONSUMERS)
 
     def _walked(self) -> Iterable[Snapshot]:
         return walk(self.store, self.snapshot, branch=self.branch)

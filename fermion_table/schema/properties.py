@@ -280,6 +280,12 @@ OF_ALL_TABLES = (
         "profile of the data files: `balanced`, `compact`, `fast` or `random`",
         "`balanced`",
     ),
+    Property(
+        *("consumer.expiration_time", Duration(), None),
+        "time after which a [consumer](../table_format.md#consumers) that has said nothing is "
+        "forgotten when snapshots expire",
+        "never",
+    ),
     Property("comment", Text(), None, "what the table is about; `COMMENT` in SQL of Spark"),
     Property(
         *(f"{MAINTAIN}compact", Flag(), "true"),
@@ -575,6 +581,8 @@ class TableProperties:
         Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
     column_files_max
         Compaction rewrites a data file that has more column files.
+    consumer_age_ms
+        Consumers that have said nothing for longer are forgotten; None: none are.
     """
 
     target_file_bytes: int
@@ -582,6 +590,7 @@ class TableProperties:
     profile: str | None = None
     write_buffer_bytes: int
     column_files_max: int = COLUMN_FILES_DEFAULT
+    consumer_age_ms: int | None = None
 
 
 def parse_properties(properties: Mapping[str, str]) -> TableProperties:
@@ -604,6 +613,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         profile=value("file.profile"),
         write_buffer_bytes=value("write_buffer_size"),
         column_files_max=value("column_files_max"),
+        consumer_age_ms=value("consumer.expiration_time"),
     )
 
 

@@ -11,6 +11,7 @@ Names are relative to the table, with ``/`` between segments::
     branch/<name>/snapshot/...             its slots and hints
     branch/<name>/expired/...              its marks
     tags/<name>.json                       a tag
+    consumers/<name>/<id>-<time>.json      how far a program that follows the table has come
     pending/<unique>.json                  a tag or branch that is being made
     damaged/<unique>-<id>.json             a snapshot file that could not be read, set aside
     probe/verdict.json                     that the storage creates atomically
@@ -53,6 +54,7 @@ MANIFEST_DIRECTORY = "manifest"
 DELETION_DIRECTORY = "deletion"
 DATA_DIRECTORY = "data"
 TAG_DIRECTORY = "tags"
+CONSUMER_DIRECTORY = "consumers"
 BRANCH_DIRECTORY = "branch"
 PENDING_DIRECTORY = "pending"
 EXPIRED_DIRECTORY = "expired"
@@ -79,6 +81,7 @@ _WRITERS_OBJECT = re.compile(
     rf"|probe/{_UNIQUE}-[0-9]+\.tmp"
     rf"|(?:deletion|manifest|schema|pending|snapshot|tags|expired)/{_ANY_TEMPORARY}"
     rf"|branch/[^/]+/(?:(?:snapshot|expired)/)?{_ANY_TEMPORARY}"
+    rf"|consumers/[^/]+/{_ANY_TEMPORARY}"
 )
 """Every object under a unique name, and every temporary file, that this module's names allow."""
 _HISTORY = r"(?:branch/[^/]+/)?"
@@ -87,6 +90,7 @@ _REFERENCE_OBJECT = re.compile(
     rf"|{_HISTORY}expired/{_EXPIRED_MARK.pattern}"
     rf"|branch/[^/]+/branch\.json"
     rf"|tags/[^/]+\.json"
+    rf"|consumers/[^/]+/\d{{{SNAPSHOT_ID_DIGITS}}}-\d{{{SNAPSHOT_ID_DIGITS}}}\.json"
     rf"|probe-{_UNIQUE}/\d+\.tmp"
     rf"|{DAMAGED_DIRECTORY}/{_UNIQUE}-\d{{{SNAPSHOT_ID_DIGITS}}}\.json"
 )
@@ -94,7 +98,7 @@ _REFERENCE_OBJECT = re.compile(
 storage's probe."""
 _FOLDER = re.compile(
     rf"{_HISTORY}(?:snapshot|expired)/|branch/(?:[^/]+/)?|(?:tags|pending|schema|manifest|deletion)/"
-    rf"|data/{_PARTITIONS}|{DAMAGED_DIRECTORY}/|probe-{_UNIQUE}/"
+    rf"|consumers/(?:[^/]+/)?|data/{_PARTITIONS}|{DAMAGED_DIRECTORY}/|probe-{_UNIQUE}/"
 )
 """Every directory that tables make within theirs, with a slash behind it."""
 
@@ -175,6 +179,17 @@ def tag_path(name: str) -> str:
     return f"{TAG_DIRECTORY}/{check_name(name, 'tag')}.json"
 
 
+def consumer_directory(name: str) -> str:
+    """The directory of a consumer's positions."""
+    return f"{CONSUMER_DIRECTORY}/{check_name(name, 'consumer')}"
+
+
+def consumer_path(name: str, snapshot_id: int, time_ms: int) -> str:
+    """The file of a position: up to which snapshot, and since when, in ms since 1970 UTC."""
+    numbers = (f"{each:0{SNAPSHOT_ID_DIGITS}d}" for each in (snapshot_id, time_ms))
+    return f"{consumer_directory(name)}/{'-'.join(numbers)}.json"
+
+
 def pending_path(unique: str) -> str:
     """The file that protects what a tag or branch will name while that is being made."""
     return f"{PENDING_DIRECTORY}/{unique}.json"
@@ -243,7 +258,7 @@ def partition_segment(name: str, value: str | None) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """The name of a tag or branch, checked.
+    """The name of a tag, a branch or a consumer, checked.
 
     Raises
     ------

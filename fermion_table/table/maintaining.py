@@ -62,7 +62,16 @@ def maintain(
     return MaintenanceResult(
         **{
             name: sum(getattr(part, name) for part in parts)
-            for name in ("snapshots", "slots", "tags", "files", "objects", "bytes", "retries")
+            for name in (
+                "snapshots",
+                "slots",
+                "tags",
+                "consumers",
+                "files",
+                "objects",
+                "bytes",
+                "retries",
+            )
         },
         paths=tuple(sorted({path for part in parts for path in part.paths})),
         dry_run=dry_run,

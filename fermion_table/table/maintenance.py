@@ -235,6 +235,7 @@ def expire_snapshots(
     What a kept snapshot of any branch, a tag or a clone refers to stays, and so do the
     snapshot that a branch left, and the one that its parent was moved to last. The snapshot
     file is deleted an hour after its data, so that a commit under way can't take its id.
+    What a consumer still has to read stays, too (`Table.consumers`).
     Changelogs stay longer if the table's ``changelog.num_retained`` or
     ``changelog.time_retained`` say so.
     Several processes may expire snapshots at once.
@@ -263,6 +264,7 @@ def expire_snapshots(
     now = now_ms()
     key = primary_key_of(state.schema)
     changelogs = None
+    consumer_age_ms = parse_properties(state.schema.properties).consumer_age_ms
     if key is not None:
         options = key.options
         changelogs = expire.ChangelogRetention(
@@ -279,6 +281,7 @@ def expire_snapshots(
         changelogs=changelogs,
         dry_run=dry_run,
         now=now,
+        consumer_age_ms=consumer_age_ms,
     )
 
 

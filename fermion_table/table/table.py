@@ -19,7 +19,7 @@ from fermion_table.commit.clone import clone_table
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CorruptMetadata, TableExists
-from fermion_table.inspection.refs import Branches, Tags
+from fermion_table.inspection.refs import Branches, Consumers, Tags
 from fermion_table.inspection.tables import Inspection
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.snapshot import Snapshot
@@ -348,6 +348,11 @@ class Table:
     def tags(self) -> Tags:
         """Names for snapshots: ``tags.create(name)``, ``.delete(name)``, ``.list()``."""
         return Tags(self.store, self.snapshot, self.branch)
+
+    @property
+    def consumers(self) -> Consumers:
+        """Programs that follow the table: ``consumers.record(name)``, ``.delete(name)``."""
+        return Consumers(self.store, self.snapshot, self.branch)
 
     @property
     def branches(self) -> Branches:

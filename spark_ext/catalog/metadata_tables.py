@@ -73,8 +73,9 @@ METADATA_TABLES: dict[str, Callable[[Table], pa.Table]] = {
     "refs": lambda table: table.inspect.refs(),
     "tags": tags,
     "branches": branches,
+    "consumers": lambda table: table.inspect.consumers(),
 }
-UNVERSIONED = ("refs", "tags", "branches")
+UNVERSIONED = ("refs", "tags", "branches", "consumers")
 """Those that belong to no snapshot, so that they can't be read as of one."""
 
 

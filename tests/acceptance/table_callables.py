@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fermion_table.inspection.refs import Branches, Tags
+from fermion_table.inspection.refs import Branches, Consumers, Tags
 from fermion_table.mirrors.registry import Mirrors
 
-ALSO = {Tags, Branches, Mirrors}
+ALSO = {Tags, Branches, Consumers, Mirrors}
 """Classes that a table's attributes give."""
 MADE_BY_THE_PACKAGE = {
     "BranchHead",
@@ -21,6 +21,7 @@ MADE_BY_THE_PACKAGE = {
     "CompactionResult",
     "ColumnTask",
     "CompactionTask",
+    "Consumer",
     "DataWriter",
     "KeyWriter",
     "LiteralValue",

@@ -116,6 +116,11 @@ def _of(make: Callable[[Table], Any], method: str, **arguments: Any) -> Callable
     return case
 
 
+def _with_consumer(table: Table) -> Any:
+    table.consumers.record("report")
+    return table.consumers
+
+
 def _of_keyed_table(make: Callable[[Table], Any], method: str, **arguments: Any) -> Any:
     """A method of a table with a primary key, or of an object that is made of it."""
 
@@ -478,6 +483,8 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "Mirrors.drop": _of(_mirrors, "drop", name="delta"),
     "Mirrors.publish": _of(_mirrors, "publish", name="delta", storage_options=None, runner=None),
+    "Consumers.delete": _of(_with_consumer, "delete", name="report"),
+    "Consumers.record": _of(lambda t: t.consumers, "record", name="report", version=1),
     "Tags.create": _of(
         lambda t: t.tags, "create", name="other", version="side", message="why", keep=DAY
     ),

@@ -220,11 +220,23 @@ def column_files(path: Path) -> Table:
     return table
 
 
+def consumed(path: Path) -> Table:
+    """Two programs follow the table, and keep snapshots that would have expired."""
+    table = Table.create(path, ROWS)
+    for number in range(5):
+        table.append({"k": ["a"], "v": [number]})
+        if number == 2:
+            table.consumers.record("report")
+    table.consumers.record("copy")
+    table.expire_snapshots(older_than=timedelta(days=-1), retain_last=1)
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, column_files, *KEYED,
+        merged_branch, column_files, consumed, *KEYED,
     )
 }  # fmt: skip

@@ -44,9 +44,11 @@ def expectations(path: Path) -> dict[str, Any]:
     """What every version of a table gives."""
     table = Table.open(path)
     heads = [head.name for head in table.branches.list()]
-    recorded = {}
+    recorded: dict[str, Any] = {}
     if any(each.changelog is not None for each in table.snapshots()):
         recorded = {"changes": changes(table)}
+    if consumers := table.consumers.list():
+        recorded |= {"consumers": {each.name: each.snapshot_id for each in consumers}}
     return {
         **recorded,
         "snapshots": {

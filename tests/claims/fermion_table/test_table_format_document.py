@@ -18,7 +18,7 @@ from fermion_table import options
 from fermion_table.commit import clone as table_clone
 from fermion_table.commit.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
 from fermion_table.commit.fast_forward import HEAD_PROPERTY
-from fermion_table.metadata import deletion_vector, manifest, references, snapshot
+from fermion_table.metadata import consumers, deletion_vector, manifest, references, snapshot
 from fermion_table.metadata.snapshot import SchemaReference, decode_snapshot, encode_snapshot
 from fermion_table.schema import properties, schema, transforms
 from fermion_table.storage import json_codec, paths
@@ -31,7 +31,7 @@ TEXT = (PROJECT / "docs" / "table_format.md").read_text(encoding="utf-8")
 ABSTRACT = {"Reference", "Effort", "_Counted", "_CountedDelta", "_CountedChangelog", "CountedEntry"}
 STRUCTS = {
     name: value
-    for module in (snapshot, manifest, schema, references, deletion_vector)
+    for module in (snapshot, manifest, schema, references, consumers, deletion_vector)
     for name, value in vars(module).items()
     if inspect.isclass(value) and issubclass(value, msgspec.Struct) and name not in ABSTRACT
 }
@@ -152,6 +152,7 @@ def test_formats_and_their_versions_are_documented() -> None:
     formats = {
         "Snapshot": (snapshot.SNAPSHOT_FORMAT, snapshot.SNAPSHOT_FORMAT_VERSION),
         "TableSchema": (schema.SCHEMA_FORMAT, schema.SCHEMA_FORMAT_VERSION),
+        "Consumer": (consumers.CONSUMER_FORMAT, consumers.FORMAT_VERSION),
         "Tag": (references.TAG_FORMAT, references.FORMAT_VERSION),
         "Branch": (references.BRANCH_FORMAT, references.FORMAT_VERSION),
     }

@@ -1,0 +1,49 @@
+"""`fermion table consumer`: lists consumers, moves one, or deletes one."""
+
+from __future__ import annotations
+
+import argparse
+
+from fermion.cli import rows_json
+from fermion.errors import InvalidArgumentError
+from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.printing import Console, print_rows
+
+HELP = "show, move or delete consumers, which keep what they have not read from expiring"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_table(parser)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the consumer")
+    add_version(parser)
+    parser.add_argument("--delete", action="store_true", help="delete the consumer")
+
+
+def run(arguments: argparse.Namespace, console: Console) -> bool:
+    """Print or change the consumers."""
+    name = arguments.name
+    if name is None and (arguments.delete or arguments.version):
+        raise InvalidArgumentError("consumer: expected a name")
+    table = open_table(arguments)
+    if name is None:
+        rows = table.inspect.consumers()
+        if arguments.json:
+            console.print_json(rows_json(rows))
+        elif rows.num_rows:
+            print_rows(console, rows)
+        else:
+            console.print("no consumers")
+        return True
+    if arguments.delete:
+        table.consumers.delete(name)
+        result, text = {"deleted": name}, f"deleted consumer {name}"
+    else:
+        snapshot_id = table.consumers.record(name).snapshot_id
+        result = {"name": name, "snapshot_id": snapshot_id}
+        text = f"consumer {name}: snapshot {snapshot_id}"
+    if arguments.json:
+        console.print_json(result)
+    else:
+        console.print(text)
+    return True
