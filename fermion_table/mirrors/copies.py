@@ -181,10 +181,15 @@ class Copy:
     size: int
     footer: pq.FileMetaData
 
+    @staticmethod
+    def path_of(name: str) -> str:
+        """Where a copy lies, relative to the mirror."""
+        return f"{DATA_FOLDER}/{name}"
+
     @property
     def path(self) -> str:
         """Relative to the mirror."""
-        return f"{DATA_FOLDER}/{self.name}"
+        return self.path_of(self.name)
 
     @property
     def partition(self) -> tuple[Any, ...]:

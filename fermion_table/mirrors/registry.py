@@ -7,6 +7,7 @@ those that are given to `Mirrors.publish`.
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from fermion.redaction import redacted
 from fermion_table.argument_checks import check_text
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.history import SchemaVersions, latest
-from fermion_table.mirrors.delta import DeltaTarget
 from fermion_table.mirrors.publish import Publication, Publisher, Runner, write_here
 from fermion_table.mirrors.target import MirrorTarget, Source
 from fermion_table.schema.properties import MIRROR, is_mirror, nearest
@@ -28,8 +28,35 @@ from fermion_table.storage.location import Location, open_store
 from fermion_table.storage.paths import check_name
 from fermion_table.storage.store import AtomicStore, access_of
 
-KINDS: Mapping[str, type[MirrorTarget]] = {"delta": DeltaTarget}
-"""The targets of mirrors, by their kind."""
+KINDS: Mapping[str, tuple[str, str, str]] = {
+    "delta": ("fermion_table.mirrors.delta", "DeltaTarget", ""),
+    "iceberg": ("fermion_table.mirrors.iceberg", "IcebergTarget", "iceberg"),
+}
+"""By the kind of a mirror: module and class of its target, and the extra with its library."""
+
+
+def target_class(kind: str, what: str) -> type[MirrorTarget]:
+    """The target of a kind of mirrors.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such kind, or its library is not installed; begins with `what`.
+    """
+    if kind not in KINDS:
+        raise InvalidArgumentError(
+            f"{what}: kind {kind!r}: expected one of {', '.join(KINDS)}{nearest(kind, KINDS)}"
+        )
+    module, name, extra = KINDS[kind]
+    try:
+        found: type[MirrorTarget] = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if not extra or (error.name or "").startswith("fermion"):
+            raise
+        raise InvalidArgumentError(
+            f"{what}: needs {error.name}: pip install 'fermion[{extra}]'"
+        ) from error
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +68,7 @@ class Mirror:
     name
         Unique among the mirrors of the table.
     kind
-        ``delta``.
+        ``delta`` or ``iceberg``.
     location
         Its directory.
     branch
@@ -102,12 +129,7 @@ class Mirror:
         InvalidArgumentError
             A kind or an option that this version does not know.
         """
-        make = KINDS.get(self.kind)
-        if make is None:
-            raise InvalidArgumentError(
-                f"mirror {self.name!r}: kind {self.kind!r}: expected one of {', '.join(KINDS)}"
-                f"{nearest(self.kind, KINDS)}"
-            )
+        make = target_class(self.kind, f"mirror {self.name!r}")
         unknown = [each for each in self.options if each not in make.options]
         if unknown:
             raise InvalidArgumentError(
@@ -136,7 +158,7 @@ class ChangesProperties(Protocol):
 class Mirrors(NamedValues[Mirror]):
     """The mirrors of a table: copies of its snapshots that other engines read.
 
-    A mirror is a second copy of all data, as Parquet files of a Delta table. ``"lake" in
+    A mirror is a second copy of all data, as Parquet files of a Delta or Iceberg table. ``"lake" in
     table.mirrors`` and ``for mirror in table.mirrors`` read the list.
 
     Parameters
@@ -168,7 +190,7 @@ class Mirrors(NamedValues[Mirror]):
         Parameters
         ----------
         kind
-            ``"delta"``.
+            ``"delta"``; or ``"iceberg"``, which needs the extra ``fermion[iceberg]``.
         location
             A directory that nobody else writes to, local or an fsspec URL, outside of the table.
         name
@@ -176,7 +198,9 @@ class Mirrors(NamedValues[Mirror]):
         history
             Begin with the oldest snapshot that has not expired; else with the newest.
         options
-            Of the kind: none.
+            Of ``iceberg``: ``catalog``, its name in the configuration of pyiceberg, and ``table``,
+            the table's name there, such as ``"db.sales"``. Without them all metadata lies in the
+            directory.
 
         Raises
         ------

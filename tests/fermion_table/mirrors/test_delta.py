@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import itertools
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import deltalake
 import pyarrow as pa
@@ -21,75 +19,16 @@ from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
 from tests.kit.stores import Crash, WrappedStore
 from tests.kit.tables.mirrored import (
+    SCHEMA,
     DyingStore,
     delta_versions,
+    history,
     parquet_files,
     publisher,
+    rows,
     shown,
     source_rows,
 )
-
-SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("v", pa.float64())])
-
-
-def rows(ids, kind="a", schema=SCHEMA):
-    return pa.table(
-        {"id": ids, "kind": [kind] * len(ids), "v": [number / 2 for number in ids]}, schema=schema
-    )
-
-
-def history(directory: Path, **settings) -> Table:
-    """A table with every kind of commit."""
-    table = Table.create(directory, SCHEMA, durability="fast", **settings)
-    table.append(rows(range(10)))
-    table.append(rows(range(5, 20), "b"))
-    table.delete("id < 3")
-    table.compact(full=bool(table.primary_key))
-    table.add_columns({"x": pa.int32()})
-    table.append(rows(range(30, 33), "c").append_column("x", pa.array([1, None, 3], pa.int32())))
-    table.rename_column("v", "w")
-    table.drop_columns(["x"])
-    table.add_columns({"x": pa.int64()})
-    table.update("id = 8", {"w": 1.0})
-    table.overwrite(rows([100]).rename_columns(["id", "kind", "w"]), filter="id > 12")
-    table.set_properties({"a.note": "no rows change"})
-    return table
-
-
-SETTINGS = [
-    {},
-    {"partition_by": ["kind"]},
-    {"partition_by": ["bucket(2, id)", "kind"]},
-    {"primary_key": ["id"], "properties": {"bucket": "2"}},
-    {"primary_key": ["id", "kind"], "partition_by": ["kind"]},
-]
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_every_published_snapshot_shows_the_rows_of_the_source(tmp_path, settings):
-    table = history(tmp_path / "t", **settings)
-    table.mirrors.create("delta", tmp_path / "d", history=True)
-    (done,) = table.mirrors.publish()
-    assert done.snapshots == tuple(snapshot.id for snapshot in table.snapshots())
-    seen = set()
-    for version, snapshot_id, found in delta_versions(tmp_path / "d"):
-        assert version == snapshot_id
-        assert shown(found) == source_rows(table, snapshot_id), snapshot_id
-        seen.add(snapshot_id)
-    assert seen == {snapshot.id for snapshot in table.snapshots()}
-    (again,) = table.mirrors.publish("delta")
-    assert (again.snapshots, again.snapshot_id) == ((), table.snapshot.id)
-
-
-def test_a_mirror_begins_with_the_newest_snapshot_and_goes_on_commit_by_commit(tmp_path):
-    table = history(tmp_path / "t")
-    table.mirrors.create("delta", tmp_path / "d", name="lake")
-    assert table.mirrors.publish()[0].snapshots == (table.snapshot.id,)
-    table.append(rows([7]).rename_columns(["id", "kind", "w"]))
-    table.delete("id = 7")
-    found = table.mirrors.publish("lake")[0]
-    assert found.snapshots == (table.snapshot.id - 1, table.snapshot.id)
-    assert shown(deltalake.DeltaTable(tmp_path / "d").to_pyarrow_table()) == shown(table.to_arrow())
 
 
 def test_steps_of_a_publication_are_those_that_delta_can_say(tmp_path):
@@ -157,45 +96,6 @@ def test_a_column_that_comes_back_under_its_old_name_starts_empty_in_the_mirror(
     assert found["v"].to_pylist() == [None, None, None]
 
 
-TYPES = {
-    "boolean": pa.array([True, None]),
-    "byte": pa.array([-128, 127], pa.int8()),
-    "ubyte": pa.array([0, 255], pa.uint8()),
-    "ushort": pa.array([0, 65535], pa.uint16()),
-    "uint": pa.array([0, 2**32 - 1], pa.uint32()),
-    "long": pa.array([-(2**63), 2**63 - 1]),
-    "half": pa.array([1.5, None], pa.float16()),
-    "float": pa.array([float("nan"), -0.0], pa.float32()),
-    "text": pa.array(["", "é"], pa.large_string()),
-    "view": pa.array(["a", None], pa.string_view()),
-    "words": pa.array(["a", "b"]).dictionary_encode(),
-    "bytes": pa.array([b"", b"\x00"], pa.large_binary()),
-    "fixed": pa.array([b"abc", None], pa.binary(3)),
-    "day": pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
-    "day64": pa.array([datetime.date(2020, 2, 29), None], pa.date64()),
-    "second": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("s")),
-    "zoned": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("ms", "Europe/Rome")),
-    "small": pa.array([decimal.Decimal("1.25"), None], pa.decimal32(5, 2)),
-    "large": pa.array([decimal.Decimal("-9.9"), None], pa.decimal256(38, 1)),
-    "list": pa.array([[1, None], None], pa.large_list(pa.uint8())),
-    "three": pa.array([[1, 2, 3], None], pa.list_(pa.int32(), 3)),
-    "list_view": pa.array([["a"], []], pa.list_view(pa.string())),
-    "struct": pa.array([{"a": 1, "b": [{"c": "x"}]}, None]),
-    "map": pa.array([[("k", [1])], None], pa.map_(pa.string(), pa.list_(pa.uint16()))),
-}
-
-
-def test_all_types_that_delta_has_keep_their_values(tmp_path):
-    given = pa.table(TYPES)
-    table = Table.create(tmp_path / "t", given.schema, durability="fast")
-    table.append(given)
-    table.append(given.slice(1))
-    table.mirrors.create("delta", tmp_path / "d")
-    table.mirrors.publish()
-    found = deltalake.DeltaTable(tmp_path / "d").to_pyarrow_table()
-    assert shown(found) == shown(table.to_arrow())
-
-
 @pytest.mark.parametrize(
     "dtype",
     [
@@ -220,29 +120,6 @@ def test_types_that_delta_lacks_are_refused_before_anything_is_written(tmp_path,
         table.mirrors.create("delta", tmp_path / "d")
     assert Table.open(tmp_path / "t").snapshot.id == before
     assert not (tmp_path / "d").exists()
-
-
-def test_a_type_that_comes_later_stops_the_mirror_at_the_snapshot_that_it_shows(tmp_path):
-    table = history(tmp_path / "t")
-    table.mirrors.create("delta", tmp_path / "d")
-    table.mirrors.publish()
-    version = deltalake.DeltaTable(tmp_path / "d").version()
-    table.append(rows([1]).rename_columns(["id", "kind", "w"]))
-    table.add_columns({"time": pa.time64("us")})
-    with pytest.raises(UnsupportedTypeError, match=r"column 'time' is time64\[us\]"):
-        table.mirrors.publish()
-    assert deltalake.DeltaTable(tmp_path / "d").version() == version
-    table.drop_columns(["time"])
-    with pytest.raises(UnsupportedTypeError):  # of the snapshot between
-        table.mirrors.publish()
-
-
-def test_values_beyond_microseconds_are_an_error_that_names_the_column(tmp_path):
-    table = Table.create(tmp_path / "t", pa.schema([("far", pa.timestamp("s"))]))
-    table.append(pa.table({"far": pa.array([2**60], pa.timestamp("s"))}))
-    table.mirrors.create("delta", tmp_path / "d")
-    with pytest.raises(ValueError, match="column 'far'"):
-        table.mirrors.publish()
 
 
 @pytest.mark.parametrize(
@@ -347,48 +224,6 @@ def test_a_table_of_somebody_else_is_never_a_mirror(tmp_path):
     with pytest.raises(InvalidArgumentError, match="no mirror of this table's branch 'main'"):
         table.mirrors.create("delta", tmp_path / "d")
     assert not table.mirrors.list()
-
-
-def test_two_publishers_publish_each_snapshot_once(tmp_path):
-    """The one reads where the mirror stands, and the other publishes before it commits."""
-    table = history(tmp_path / "t")
-
-    class Beaten(DeltaTarget):
-        def commit(self, state, step):
-            if step.snapshot.id in (0, 4, 8):
-                publisher(table, DeltaTarget, LocalStore(tmp_path / "d")).publish()
-            return super().commit(state, step)
-
-    done = publisher(table, Beaten, LocalStore(tmp_path / "d")).publish()
-    assert done.snapshots == ()
-    assert done.snapshot_id == table.snapshot.id
-    published = [snapshot for _, snapshot, _ in delta_versions(tmp_path / "d")]
-    assert sorted(published) == [snapshot.id for snapshot in table.snapshots()]
-
-
-def test_a_crash_at_any_call_of_the_storage_leaves_the_old_snapshot_or_the_new(tmp_path):
-    table = Table.create(tmp_path / "t", SCHEMA, durability="fast")
-    table.append(rows(range(10)))
-    table.delete("id < 3")
-    ids = [snapshot.id for snapshot in table.snapshots()]
-    expected = {each: source_rows(table, each) for each in ids}
-    publisher(table, DeltaTarget, LocalStore(tmp_path / "clean", durability="fast")).publish()
-    for calls in itertools.count(1):
-        place = tmp_path / f"d{calls}"
-        store = LocalStore(place, durability="fast")
-        try:
-            publisher(table, DeltaTarget, DyingStore(store, calls)).publish()
-            break
-        except Crash:
-            pass
-        if (place / "_delta_log").exists():
-            for _, snapshot_id, found in delta_versions(place):
-                assert shown(found) == expected[snapshot_id]
-        publisher(table, DeltaTarget, store).publish()
-        found = {snapshot_id: shown(read) for _, snapshot_id, read in delta_versions(place)}
-        assert found == expected
-        assert parquet_files(place) == parquet_files(tmp_path / "clean")  # nothing twice
-    assert calls > 10
 
 
 def test_a_crash_around_a_checkpoint_loses_nothing(tmp_path):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,77 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion_table import Table
+from fermion_table.mirrors.delta import DeltaTarget
+from fermion_table.mirrors.iceberg import IcebergTarget
 from fermion_table.mirrors.publish import Publisher, write_here
+from fermion_table.mirrors.target import MirrorTarget
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import CrashingStore
+
+SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("v", pa.float64())])
+
+
+def rows(ids: Iterable[int], kind: str = "a", schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Some rows."""
+    ids = list(ids)
+    return pa.table(
+        {"id": ids, "kind": [kind] * len(ids), "v": [number / 2 for number in ids]}, schema=schema
+    )
+
+
+def history(directory: Path, **settings: Any) -> Table:
+    """A table with every kind of commit."""
+    table = Table.create(directory, SCHEMA, durability="fast", **settings)
+    table.append(rows(range(10)))
+    table.append(rows(range(5, 20), "b"))
+    table.delete("id < 3")
+    table.compact(full=bool(table.primary_key))
+    table.add_columns({"x": pa.int32()})
+    table.append(rows(range(30, 33), "c").append_column("x", pa.array([1, None, 3], pa.int32())))
+    table.rename_column("v", "w")
+    table.drop_columns(["x"])
+    table.add_columns({"x": pa.int64()})
+    table.update("id = 8", {"w": 1.0})
+    table.overwrite(rows([100]).rename_columns(["id", "kind", "w"]), filter="id > 12")
+    table.set_properties({"a.note": "no rows change"})
+    return table
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"partition_by": ["kind"]},
+    {"partition_by": ["bucket(2, id)", "kind"]},
+    {"primary_key": ["id"], "properties": {"bucket": "2"}},
+    {"primary_key": ["id", "kind"], "partition_by": ["kind"]},
+]
+
+TYPES = {
+    "boolean": pa.array([True, None]),
+    "byte": pa.array([-128, 127], pa.int8()),
+    "ubyte": pa.array([0, 255], pa.uint8()),
+    "ushort": pa.array([0, 65535], pa.uint16()),
+    "uint": pa.array([0, 2**32 - 1], pa.uint32()),
+    "long": pa.array([-(2**63), 2**63 - 1]),
+    "half": pa.array([1.5, None], pa.float16()),
+    "float": pa.array([float("nan"), -0.0], pa.float32()),
+    "text": pa.array(["", "é"], pa.large_string()),
+    "view": pa.array(["a", None], pa.string_view()),
+    "words": pa.array(["a", "b"]).dictionary_encode(),
+    "bytes": pa.array([b"", b"\x00"], pa.large_binary()),
+    "fixed": pa.array([b"abc", None], pa.binary(3)),
+    "day": pa.array([datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+    "day64": pa.array([datetime.date(2020, 2, 29), None], pa.date64()),
+    "second": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("s")),
+    "zoned": pa.array([datetime.datetime(2020, 1, 1), None], pa.timestamp("ms", "Europe/Rome")),
+    "small": pa.array([decimal.Decimal("1.25"), None], pa.decimal32(5, 2)),
+    "large": pa.array([decimal.Decimal("-9.9"), None], pa.decimal256(38, 1)),
+    "list": pa.array([[1, None], None], pa.large_list(pa.uint8())),
+    "three": pa.array([[1, 2, 3], None], pa.list_(pa.int32(), 3)),
+    "list_view": pa.array([["a"], []], pa.list_view(pa.string())),
+    "struct": pa.array([{"a": 1, "b": [{"c": "x"}]}, None]),
+    "map": pa.array([[("k", [1])], None], pa.map_(pa.string(), pa.list_(pa.uint16()))),
+}
+"""Columns of all types that every target has."""
 
 ShownRows = list[str]
 
@@ -59,7 +130,7 @@ def source_rows(table: Table, snapshot_id: int) -> ShownRows:
 
 def publisher(
     table: Table,
-    make: Callable[[AtomicStore], Any],
+    make: type[MirrorTarget],
     store: AtomicStore,
     *,
     history: bool = True,
@@ -85,12 +156,58 @@ def parquet_files(directory: Path) -> set[str]:
     return {each.name for each in directory.rglob("*.parquet") if "_delta_log" not in each.parts}
 
 
-def delta_versions(location: Path) -> Iterable[tuple[int, int, pa.Table]]:
+def delta_versions(location: Path) -> Iterator[tuple[int, int, pa.Table]]:
     """The version, the source's snapshot and the rows of all of a Delta table, by its library."""
     import deltalake
 
     newest = deltalake.DeltaTable(location)
     for commit in newest.history():
         version = deltalake.DeltaTable(location, version=commit["version"])
-        rows = version.to_pyarrow_table()
-        yield commit["version"], int(commit["fermion.snapshot-id"]), pa.table(rows)
+        found = version.to_pyarrow_table()
+        yield commit["version"], int(commit["fermion.snapshot-id"]), pa.table(found)
+
+
+def iceberg_versions(location: Path) -> Iterator[tuple[int, int, pa.Table]]:
+    """The same of an Iceberg table in a directory, by pyiceberg: the number of each snapshot."""
+    from pyiceberg.table import StaticTable
+
+    table = StaticTable.from_metadata(newest_metadata(location))
+    for number, snapshot in enumerate(table.snapshots()):
+        found = table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+        yield number, int(snapshot.summary["fermion.snapshot-id"]), found
+
+
+def newest_metadata(location: Path) -> str:
+    """The metadata file of an Iceberg table in a directory that counts."""
+    files = (location / "metadata").glob("v*.metadata.json")
+    return str(max(files, key=lambda file: int(file.name[1:].split(".")[0])))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of mirrors: its target, and what reads all versions with the library of its project.
+
+    Attributes
+    ----------
+    begins
+        Files that are there when something was published.
+    """
+
+    name: str
+    target: type[MirrorTarget]
+    versions: Callable[[Path], Iterator[tuple[int, int, pa.Table]]]
+    begins: str
+
+    def found(self, location: Path) -> dict[int, ShownRows]:
+        """What the mirror shows, by snapshots of the source; each is there once."""
+        if not list(location.glob(self.begins)):
+            return {}
+        listed = [(number, shown(found)) for _, number, found in self.versions(location)]
+        assert len({number for number, _ in listed}) == len(listed)
+        return dict(listed)
+
+
+KINDS = [
+    Kind("delta", DeltaTarget, delta_versions, "_delta_log/*.json"),
+    Kind("iceberg", IcebergTarget, iceberg_versions, "metadata/v*.metadata.json"),
+]
