@@ -13,7 +13,7 @@ from fermion.predicate import Column, Expression
 from fermion_table import CommitConflict, Snapshot, Table
 from fermion_table.engine import DataWriter, KeyWriter, WriterMessage, write_changes
 from flink_ext.errors import UnsupportedByFlink
-from flink_ext.requests import Answer, Request
+from flink_ext.requests import Answer, Request, Rows
 from flink_ext.worker.tables import Columns, TableRequest, Worker
 
 KINDS = pa.array(["+I", "-U", "+U", "-D"])
@@ -130,7 +130,10 @@ class OpenSink(TableRequest, tag="open_sink", kw_only=True):
         if worker.sink is not None:
             raise InvalidArgumentError(f"{self.path}: this worker writes already")
         worker.sink = Sink(self.open(), self.columns, self.kinds, self.overwrite)
-        return {}
+        schema = travelling(self.columns)
+        if self.kinds is not None:
+            schema = schema.append(pa.field(self.kinds, pa.int8(), False))
+        return Rows(schema, iter(()))
 
 
 class Write(Request, tag="write", kw_only=True):
