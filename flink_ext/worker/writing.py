@@ -14,7 +14,7 @@ from fermion_table import CommitConflict, Snapshot, Table
 from fermion_table.engine import DataWriter, KeyWriter, WriterMessage, write_changes
 from flink_ext.errors import UnsupportedByFlink
 from flink_ext.requests import Answer, Request, Rows
-from flink_ext.worker.tables import Columns, TableRequest, Worker
+from flink_ext.worker.tables import Columns, TableRequest, Worker, travelling
 
 KINDS = pa.array(["+I", "-U", "+U", "-D"])
 """Kinds of rows, by the numbers that Flink gives them."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -192,11 +196,21 @@ def flink_process(
         process.kill()
 
 
+@functools.cache
+def python_of_workers() -> Path:
+    """The interpreter of these tests, importing this checkout although workers drop PYTHONPATH."""
+    program = Path(tempfile.mkdtemp(prefix="fermion-flink-")) / "python"
+    atexit.register(shutil.rmtree, program.parent, ignore_errors=True)
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{PROJECT}" exec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
 def use_catalog(warehouse: str, name: str = "lake") -> Sequence[str]:
     """Statements that make a catalog with workers of the tests' interpreter, and use it."""
     return (
         f"CREATE CATALOG {name} WITH ('type' = 'fermion', 'warehouse' = '{warehouse}', "
-        f"'python.executable' = '{sys.executable}')",
+        f"'python.executable' = '{python_of_workers()}')",
         f"USE CATALOG {name}",
     )
 
