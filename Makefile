@@ -29,6 +29,10 @@ BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
 PYPAIMON := .venv-pypaimon
 PYPAIMON_READY := $(PYPAIMON)/ready
+PAIMON_JAR := flink_ext/java/paimon/target/paimon-fermion.jar
+# The newest engine of Maven Central is in the connector for Flink 2.0, which needs no Flink itself.
+PAIMON_ENGINE := org/apache/paimon/paimon-flink-2.0/2.0.0 org/slf4j/slf4j-api/2.0.9 \
+	org/apache/hadoop/hadoop-client-api/3.3.6 org/apache/hadoop/hadoop-client-runtime/3.3.6
 RECIPES := .venv-recipes
 RECIPES_READY := $(RECIPES)/ready
 DOCS := .venv-docs
@@ -51,7 +55,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink test-pypaimon test-recipes bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-recipes bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -134,8 +138,14 @@ flink: $(FLINK_JAR)
 test-flink: java setup-spark $(FLINK_READY)
 	@$(RUN)/python -m pytest -q -m slow tests/flink
 
+# The jar alone: make paimon-jar. Without Java and Maven the tests of pypaimon run.
+paimon-jar: $(PAIMON_JAR)
+
 test-pypaimon: $(PYPAIMON_READY)
-	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon
+	@$(MAKE) --no-print-directory paimon-jar && \
+		$(PYPAIMON)/bin/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE) || \
+		echo "make test-pypaimon: goes on without Paimon's Java engine" >&2
+	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon tests/flink_ext/test_paimon_java.py
 
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
@@ -224,6 +234,12 @@ $(FLINK_READY): Makefile
 	echo "Setting up $(FLINK) with $$python; Flink alone is 400 MB" && \
 	{ [ -x $(FLINK)/bin/python ] || "$$python" -m venv $(FLINK); }
 	@$(FLINK)/bin/python -m pip install -qq --disable-pip-version-check "apache-flink==$(FLINK_VERSION)"
+	@touch $@
+
+$(PAIMON_JAR): $(FLINK_SOURCES)
+	@tools/prerequisites maven
+	@echo "Building $@ with Maven; the first time it loads Paimon from Maven Central"
+	@mvn -q -B -Dmaven.repo.local=.maven -f flink_ext/java/pom.xml -P paimon -pl paimon -am package
 	@touch $@
 
 $(FLINK_JAR): $(FLINK_SOURCES)

@@ -1,0 +1,167 @@
+package org.fermion.paimon;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.format.FormatReaderFactory;
+import org.apache.paimon.fs.Path;
+import org.apache.paimon.reader.FileRecordIterator;
+import org.apache.paimon.reader.FileRecordReader;
+import org.apache.paimon.types.RowType;
+import org.apache.paimon.utils.RoaringBitmap32;
+import org.fermion.worker.PythonWorker;
+
+/** The rows of one file: those that a filter may select, among those that are selected by position. */
+final class FermionReader implements FileRecordReader<InternalRow> {
+    private final WorkerPool workers;
+    private final PythonWorker worker;
+    private final Path path;
+    private final RowType type;
+    private final BufferAllocator memory = new RootAllocator();
+    private final ArrowStreamReader stream;
+    /** A copy of a file that is not local; null: there is none. */
+    private final java.nio.file.Path copy;
+    private boolean isAtEnd;
+    private boolean isClosed;
+
+    FermionReader(WorkerPool workers, FormatReaderFactory.Context context, RowType type, JsonNode filter)
+            throws IOException {
+        this.workers = workers;
+        this.path = context.filePath();
+        this.type = type;
+        copy = isLocal(path) ? null : localCopy(context);
+        PythonWorker taken = null;
+        try {
+            taken = workers.take();
+            ObjectNode request = PythonWorker.request("read");
+            request.put("path", copy == null ? path.toUri().getPath() : copy.toString());
+            ArrayNode columns = request.putArray("columns");
+            type.getFieldNames().forEach(columns::add);
+            if (filter != null) {
+                request.set("filter", filter);
+            }
+            if (context.selection() != null) {
+                addRanges(request.putArray("selection"), context.selection());
+            }
+            taken.call(request);
+        } catch (IOException | RuntimeException error) {
+            if (taken != null) {
+                taken.close();
+            }
+            memory.close();
+            deleteCopy();
+            throw error;
+        }
+        worker = taken;
+        stream = worker.rows(memory);
+    }
+
+    private static boolean isLocal(Path path) {
+        String scheme = path.toUri().getScheme();
+        return scheme == null || scheme.equals("file");
+    }
+
+    private static java.nio.file.Path localCopy(FormatReaderFactory.Context context) throws IOException {
+        java.nio.file.Path file = Files.createTempFile("paimon-", ".fermion");
+        try (var in = context.fileIO().newInputStream(context.filePath())) {
+            Files.copy(in, file, StandardCopyOption.REPLACE_EXISTING);
+        } catch (IOException | RuntimeException error) {
+            Files.deleteIfExists(file);
+            throw error;
+        }
+        return file;
+    }
+
+    private static void addRanges(ArrayNode ranges, RoaringBitmap32 rows) {
+        long start = -1;
+        long stop = -1;
+        for (int row : (Iterable<Integer>) rows::iterator) {
+            if (row != stop) {
+                if (start >= 0) {
+                    ranges.addArray().add(start).add(stop);
+                }
+                start = row;
+            }
+            stop = row + 1L;
+        }
+        if (start >= 0) {
+            ranges.addArray().add(start).add(stop);
+        }
+    }
+
+    @Override
+    public FileRecordIterator<InternalRow> readBatch() throws IOException {
+        try {
+            if (isAtEnd || !stream.loadNextBatch()) {
+                isAtEnd = true;
+                return null;
+            }
+        } catch (IOException error) {
+            throw worker.ended(error);
+        }
+        return new Batch(stream.getVectorSchemaRoot());
+    }
+
+    @Override
+    public void close() throws IOException {
+        if (isClosed) {
+            return; // somebody else may have the worker by now
+        }
+        isClosed = true;
+        stream.close(false);
+        memory.close();
+        if (isAtEnd) {
+            workers.giveBack(worker);
+        } else {
+            worker.close(); // it is still sending
+        }
+        deleteCopy();
+    }
+
+    private void deleteCopy() throws IOException {
+        if (copy != null) {
+            Files.deleteIfExists(copy);
+        }
+    }
+
+    /** Rows of one batch, with their positions in the file. */
+    private final class Batch implements FileRecordIterator<InternalRow> {
+        private final ArrowRows rows;
+        private final BigIntVector positions;
+        private final int count;
+        private int next;
+
+        Batch(VectorSchemaRoot root) {
+            rows = new ArrowRows(root, type);
+            positions = (BigIntVector) root.getVector(ArrowRows.POSITION);
+            count = root.getRowCount();
+        }
+
+        @Override
+        public InternalRow next() {
+            return next < count ? rows.row(next++) : null;
+        }
+
+        @Override
+        public long returnedPosition() {
+            return positions.get(next - 1);
+        }
+
+        @Override
+        public Path filePath() {
+            return path;
+        }
+
+        @Override
+        public void releaseBatch() {}
+    }
+}
