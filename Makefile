@@ -11,6 +11,8 @@
 # make test-flink  the connector for Apache Flink, in an environment of its own
 #              (make flink: its jar, built by Maven)
 # make test-pypaimon  tables of Paimon that pypaimon reads and writes, which wants an older pyarrow
+# make test-sparks  the most important tests on older versions of Spark, each in its environment;
+#              SPARKS=4.0 on one of them
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make test-recipes  the documentation's pages on other libraries, with PyTorch, Ray, Delta and others
@@ -43,6 +45,11 @@ FLINK_READY := $(FLINK)/ready
 FLINK_VERSION := 2.3.0
 FLINK_JAR := flink_ext/java/flink/target/flink-fermion.jar
 FLINK_SOURCES := $(shell find flink_ext/java -name target -prune -o -type f -print 2>/dev/null)
+# The versions of PySpark besides that of $(VENV), whose other packages their environments share.
+SPARK_40 := 4.0.5
+SPARK_41 := 4.1.4
+SPARK_42 := 4.2.1
+SPARKS := 4.0 4.1 4.2
 PAIMON_READY := $(SPARK35)/paimon-ready
 PACKAGES := fermion fermion_table spark_ext flink_ext
 EXTRAS := polars,duckdb,pandas,cli
@@ -55,7 +62,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-recipes bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-recipes test-sparks bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -151,11 +158,30 @@ test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/test_examples.py -k "torch_dataset or other_libraries or train_model"
 
+# What every user needs, the README, the page on Spark and the demo. Two files at once: each has a JVM.
+ON_SPARKS := $(addprefix tests/spark_ext/,test_versions.py test_types.py datasource writing/test_append.py \
+	writing/test_save.py writing/test_new_table.py reading/test_table.py reading/test_changes.py \
+	maintenance/test_compaction.py merging/test_builder.py catalog/test_row_level.py \
+	catalog/test_aggregates.py catalog/test_metadata_tables.py catalog/test_procedures.py \
+	catalog/test_change_feed.py catalog/test_sessions.py) \
+	$(addprefix tests/claims/spark_ext/,test_catalog.py test_upsert.py test_upserts_of_streams.py \
+	test_overwrite.py test_ways_to_read.py test_connect.py)
+PAGES_ON_SPARKS := tests/claims/spark_ext/test_examples.py tests/test_examples.py -k "test_the_code or quickstart"
+
+test-sparks: java $(foreach series,$(SPARKS),.venv-spark$(subst .,,$(series))/ready)
+	@failed=; export PATH="$(abspath $(RUN)):$$PATH"; \
+	for series in $(subst .,,$(SPARKS)); do \
+		python=.venv-spark$$series/bin/python; \
+		$$python -m pytest -q -m "not slow" -n 2 --dist loadfile $(ON_SPARKS) || failed="$$failed $$series"; \
+		$$python -m pytest -q -m "not slow" $(PAGES_ON_SPARKS) || failed="$$failed pages-$$series"; \
+	done; \
+	[ -z "$$failed" ] || { echo "make test-sparks: failed in:$$failed" >&2; exit 1; }
+
 docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -181,6 +207,17 @@ $(SPARK_READY): $(READY)
 	@echo "Adding Spark and the clients and servers of storages; PySpark alone is 450 MB"
 	@$(RUN)/python -c '$(PACKAGES_OF_EXTRAS)' $(SPARK_EXTRAS) | \
 		$(RUN)/python -m pip install -qq --disable-pip-version-check -r /dev/stdin --group services
+	@touch $@
+
+# Its PySpark comes before that of $(VENV), whose packages it has besides; one with pandas 3, too.
+PACKAGES_42 := "pandas>=3,<4"
+.venv-spark%/ready: $(SPARK_READY) Makefile
+	@echo "Setting up .venv-spark$* with PySpark $(SPARK_$*); it is 400 MB"
+	@[ -x .venv-spark$*/bin/python ] || $(RUN)/python -m venv .venv-spark$*
+	@place='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	echo "import site; site.addsitedir('$$($(RUN)/python -c "$$place")')" \
+		> "$$(.venv-spark$*/bin/python -c "$$place")/fermion.pth"
+	@.venv-spark$*/bin/python -m pip install -qq --disable-pip-version-check --no-deps pyspark==$(SPARK_$*) $(PACKAGES_$*)
 	@touch $@
 
 # The rivals live apart from the environment that the tests run in; pypaimon apart from these, as it

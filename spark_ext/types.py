@@ -46,9 +46,17 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from spark_ext.errors import UnsupportedBySpark
+from spark_ext.versions import (
+    SPARK,
+    TIME_TYPE,
+    GeographyType,
+    GeometryType,
+    TimeType,
+    to_arrow_schema,
+    to_arrow_type,
+)
 
 DECIMAL_DIGITS_MAX = 38
 TIME_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -83,8 +91,8 @@ _SAME: dict[pa.DataType, st.DataType] = {
 
 _REFUSED: dict[type[st.DataType], str] = {
     st.VariantType: "convert it first, for example with to_json",
-    st.GeometryType: "convert it first, with st_asbinary",
-    st.GeographyType: "convert it first, with st_asbinary",
+    GeometryType: "convert it first, with st_asbinary",
+    GeographyType: "convert it first, with st_asbinary",
     st.CharType: "use STRING",
     st.VarcharType: "use STRING",
     st.YearMonthIntervalType: "cast it to an integer or STRING",
@@ -156,7 +164,7 @@ def exchange_schema(schema: st.StructType) -> pa.Schema:
         Spark itself cannot exchange a column's type through Arrow (calendar intervals).
     """
     try:
-        return to_arrow_schema(schema, timezone="UTC")
+        return to_arrow_schema(schema)
     except PySparkException:
         for field in schema:
             arrow_type(field.dataType, f"column {field.name!r}")
@@ -179,7 +187,7 @@ def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
     """
     check_type(dtype, where)
     try:
-        return to_arrow_type(dtype, timezone="UTC")
+        return to_arrow_type(dtype)
     except PySparkException as error:
         raise UnsupportedBySpark(
             f"{where}: Spark cannot convert type {dtype.simpleString()} to Arrow; "
@@ -219,7 +227,7 @@ def _why_refused(dtype: st.DataType, nullable: bool) -> str | None:
         return f"a collation would be lost; cast it with COLLATE {BINARY_COLLATION}"
     if isinstance(dtype, st.DayTimeIntervalType) and dtype != st.DayTimeIntervalType():
         return "cast it to INTERVAL DAY TO SECOND"
-    if isinstance(dtype, st.TimeType) and dtype.precision not in TIME_UNITS:
+    if isinstance(dtype, TimeType) and dtype.precision not in TIME_UNITS:
         return "cast it to TIME(0), TIME(3), TIME(6) or TIME(9)"
     if isinstance(dtype, st.NullType) and not nullable:
         return "nothing says what it holds; cast it, as in CAST(array() AS ARRAY<INT>)"
@@ -250,7 +258,7 @@ def _table_type(dtype: st.DataType, where: str) -> pa.DataType:
         key, value = dtype.keyType, dtype.valueType
         item = pa.field("value", _table_type(value, f"{where}.value"), dtype.valueContainsNull)
         return pa.map_(_table_type(key, f"{where}.key"), item)
-    if isinstance(dtype, st.TimeType):
+    if isinstance(dtype, TimeType):
         return TIME_UNITS[dtype.precision]
     return arrow_type(dtype, where)
 
@@ -348,8 +356,9 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
     if pat.is_decimal(dtype):
         return _decimal(dtype, where)
     if pat.is_time(dtype):
+        SPARK.require(TIME_TYPE, where)
         if time_enabled:
-            return st.TimeType(TIME_DIGITS[dtype.unit])
+            return TimeType(TIME_DIGITS[dtype.unit])
         raise UnsupportedBySpark(
             f"{where}: Arrow type {dtype} is Spark's TIME, which is not enabled; "
             f"set {TIME_SETTING}=true or leave the column out with columns="

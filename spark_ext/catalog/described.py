@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from spark_ext.catalog.callbacks import Callback, Jvm
+from spark_ext.versions import COLUMN_ARGUMENTS
 
 CATALOG = "connector.catalog."
 
@@ -49,4 +50,4 @@ class DescribedTable(Callback, ABC):
 
 def columns_of(jvm: Jvm, schema: Any) -> Any:
     """The columns of one of the JVM's schemas, in the newer form."""
-    return jvm.type(CATALOG + "CatalogV2Util").structTypeToV2Columns(schema, False)
+    return jvm.type(CATALOG + "CatalogV2Util").structTypeToV2Columns(schema, *COLUMN_ARGUMENTS)

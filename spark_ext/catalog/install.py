@@ -8,7 +8,6 @@ import tempfile
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
@@ -24,8 +23,8 @@ from spark_ext.datasource.source import register
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import absolute, chosen_access
 from spark_ext.session import classic
+from spark_ext.versions import SERIES, SPARK, series_text
 
-SPARK_SERIES = "4.3."
 INSTEAD = 'read with spark_ext.read_table or format("fermion") instead'
 
 
@@ -73,10 +72,10 @@ def install_catalog(
         A Spark Connect client, another series of Spark, or the trial query failed.
     """
     classic(spark, "install_catalog")
-    if not pyspark.__version__.startswith(SPARK_SERIES):
+    if not SPARK.is_known:
+        known = ", ".join(map(series_text, SERIES))
         raise UnsupportedBySpark(
-            f"install_catalog is made for Spark {SPARK_SERIES}x, this is {pyspark.__version__}; "
-            + INSTEAD
+            f"install_catalog is made for Spark {known}, this is {SPARK.text}; {INSTEAD}"
         )
     if not isinstance(name, str) or not name:
         raise InvalidArgumentError(f"install_catalog: name: expected text, found {name!r:.80}")
@@ -93,8 +92,7 @@ def install_catalog(
         _try_out(spark, jvm)
     except Exception as error:
         raise UnsupportedBySpark(
-            f"install_catalog does not work with this Spark ({pyspark.__version__}): {error}; "
-            + INSTEAD
+            f"install_catalog does not work with this Spark ({SPARK.text}): {error}; {INSTEAD}"
         ) from error
     catalogs_of(spark).put(name, Warehouse(jvm, name, root, storage_options, access))
     pass_catalogs_on()

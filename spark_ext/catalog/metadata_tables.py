@@ -17,6 +17,7 @@ import pyarrow.types as pat
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Jvm, interfaces
 from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.loading import check_loaded
 from spark_ext.catalog.local_rows import LocalRows
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.types import spark_schema
@@ -130,6 +131,7 @@ class MetadataTable(DescribedTable):
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""
+        check_loaded(self._name, options)
         return self._scan
 
 

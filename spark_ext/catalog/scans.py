@@ -27,7 +27,7 @@ from spark_ext.catalog.aggregates import Answer, AnswerScan, answers
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, listed
 from spark_ext.catalog.nodes import Function, NotTheSame
 from spark_ext.catalog.translator import Translator
-from spark_ext.catalog.writes import PYTHON, python_scan, python_source
+from spark_ext.catalog.writes import python_batch, python_scan
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import Use, known_options, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
@@ -260,15 +260,8 @@ class TableScan(Callback):
                 task = UnscaledTask(task, exchange_schema(schema))
                 java_schema = jvm.schema(schema.json())
             function = CloudPickleSerializer().dumps((task, schema))
-            to_seq = jvm.static("org.apache.spark.api.python.PythonUtils", "toSeq")
-            tasks = to_seq([pickle.dumps(list(splits)) for splits in planned])
-            source = python_source(jvm)
-            source.setReadInfo(
-                jvm.type(PYTHON + "PythonDataSourceReadInfo")(bytearray(function), tasks)
-            )
-            self._batch = jvm.type(PYTHON + "PythonBatch")(
-                source, FORMAT, java_schema, jvm.text_map({})
-            )
+            tasks = [pickle.dumps(list(splits)) for splits in planned]
+            self._batch = python_batch(jvm, java_schema, function, tasks)
         return self._batch
 
     def toMicroBatchStream(self, checkpoint: str) -> Any:  # noqa: N802 - Java's name

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from spark_ext.datasource.source import FermionDataSource
+from spark_ext.datasource.source import add_format
 
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 
@@ -37,7 +37,7 @@ def pass_catalogs_on() -> None:
     def with_catalogs(self: SparkSession) -> SparkSession:
         made = new_session(self)
         if _copy(self, made):
-            made.dataSource.register(FermionDataSource)
+            add_format(made)
         return made
 
     @functools.wraps(for_each_batch)

@@ -14,6 +14,7 @@ from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, names_text, transforms_of
+from spark_ext.catalog.loading import check_loaded
 from spark_ext.catalog.nodes import NotTheSame
 from spark_ext.catalog.row_level import RowLevelOperation, commit_metadata
 from spark_ext.catalog.scans import TableScanBuilder
@@ -22,6 +23,7 @@ from spark_ext.catalog.writes import TableWriteBuilder
 from spark_ext.options import Use, known_options
 from spark_ext.reading.row_places import FILE, POSITION, ROW_ID, places_of, sequences_of
 from spark_ext.types import TIME_SETTING, spark_schema
+from spark_ext.versions import SCHEMA_EVOLUTION, SPARK
 from spark_ext.writing.job import commit_arguments
 
 CAPABILITIES = (
@@ -32,7 +34,7 @@ CAPABILITIES = (
     "TRUNCATE",
     "OVERWRITE_BY_FILTER",
     "OVERWRITE_DYNAMIC",
-    "AUTOMATIC_SCHEMA_EVOLUTION",
+    *(["AUTOMATIC_SCHEMA_EVOLUTION"] if SPARK.has(SCHEMA_EVOLUTION) else []),
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog keeps."""
@@ -211,6 +213,7 @@ class CatalogTable(DescribedTable):
         given = known_options(
             texts(options.asCaseSensitiveMap()), Use.CATALOG_READ, Use.CATALOG_STREAM_READ
         )
+        check_loaded(self._name, options)
         return TableScanBuilder(self._jvm, self._table, self._schema, given)
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
@@ -220,6 +223,7 @@ class CatalogTable(DescribedTable):
             Use.CATALOG_WRITE,
             Use.CATALOG_STREAM_WRITE,
         )
+        check_loaded(self._name, info.options())
         return TableWriteBuilder(self._jvm, self._table, info, given)
 
     def canDeleteWhere(self, predicates: Sequence[Any]) -> bool:  # noqa: N802 - Java's name
@@ -247,4 +251,5 @@ class CatalogTable(DescribedTable):
 
     def newRowLevelOperationBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan ``UPDATE``, ``MERGE``, or a ``DELETE`` that no filter can express."""
+        check_loaded(self._name, info.options())
         return RowLevelOperation(self._jvm, self._table, self._schema, info)

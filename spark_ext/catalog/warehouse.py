@@ -22,12 +22,12 @@ from spark_ext.catalog.callbacks import Jvm, interfaces, texts
 from spark_ext.catalog.change_feed import ChangeFeed
 from spark_ext.catalog.changes import alter
 from spark_ext.catalog.descriptions import Description
+from spark_ext.catalog.loading import inserts, options_asked, version_asked, writes
 from spark_ext.catalog.metadata_tables import UNVERSIONED, MetadataTable, metadata_of
 from spark_ext.catalog.procedure_calls import ProcedureCatalog
 from spark_ext.catalog.procedures import Target
 from spark_ext.catalog.staged import StagedCatalogTable
 from spark_ext.catalog.tables import CatalogTable, Schemas
-from spark_ext.catalog.versions import inserts, options_asked, version_asked, writes
 from spark_ext.column_names import is_case_sensitive
 from spark_ext.opening import open_version
 from spark_ext.options import DEFAULT_ACCESS, LOADING_OPTIONS, absolute, parse_options

@@ -16,6 +16,7 @@ from spark_ext.catalog.nodes import NotTheSame
 from spark_ext.catalog.translator import Translator
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import options_of, parse_options
+from spark_ext.versions import SOURCE_HOLDS_PLAN
 
 _WRITE = "connector.write."
 PYTHON = "execution.datasources.v2.python."
@@ -31,8 +32,24 @@ def python_source(jvm: Jvm) -> Any:
 def python_scan(jvm: Jvm, store: Any, schema: Any, options: Mapping[str, str]) -> Any:
     """Spark's own scan of our data source, which opens the table of a store by its path."""
     given = jvm.text_map({**options, **options_of(store)})
-    filters = jvm.array("sources.Filter")
-    return jvm.type(PYTHON + "PythonScan")(python_source(jvm), FORMAT, schema, given, filters)
+    filters = [jvm.array("sources.Filter")] if SOURCE_HOLDS_PLAN else []
+    return jvm.type(PYTHON + "PythonScan")(python_source(jvm), FORMAT, schema, given, *filters)
+
+
+def python_batch(jvm: Jvm, schema: Any, function: bytes, tasks: Sequence[bytes]) -> Any:
+    """Spark's own batch of a Python data source, with a plan: what tasks run, and on what."""
+    to_seq = jvm.static("org.apache.spark.api.python.PythonUtils", "toSeq")
+    info = jvm.type(PYTHON + "PythonDataSourceReadInfo")(bytearray(function), to_seq(list(tasks)))
+    source = python_source(jvm)
+    if SOURCE_HOLDS_PLAN:
+        source.setReadInfo(info)
+    batch = jvm.type(PYTHON + "PythonBatch")(source, FORMAT, schema, jvm.text_map({}))
+    if not SOURCE_HOLDS_PLAN:  # a lazy value, and the flag that says that it is known
+        for name, value in (("infoInPython", info), ("bitmap$0", True)):
+            field = batch.getClass().getDeclaredField(name)
+            field.setAccessible(True)
+            field.set(batch, value)
+    return batch
 
 
 def python_write(jvm: Jvm, info: Any, options: dict[str, str], *, overwrites: bool) -> Any:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
 )
 from pyspark.sql.types import StructType
@@ -33,6 +33,7 @@ from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, Use, parse_options
 from spark_ext.session import is_connect
 from spark_ext.types import spark_schema
+from spark_ext.versions import DataSourceStreamArrowWriter
 from spark_ext.workers import keep_modules
 from spark_ext.writing.staged import FermionStagedWriter, split_staged
 
@@ -54,9 +55,18 @@ def register(spark: SparkSession) -> None:
     """
     if not hasattr(spark, "dataSource"):
         raise InvalidArgumentError(f"register: spark: expected a SparkSession, found {spark!r:.80}")
-    spark.dataSource.register(FermionDataSource)
+    add_format(spark)
     if not is_connect(spark):
         spark.createDataFrame([], "none int")  # makes the session the active one of this thread
+
+
+def add_format(spark: SparkSession) -> None:
+    """Add the format to a session; Spark 4.0 refuses one that it has found by itself."""
+    try:
+        spark.dataSource.register(FermionDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 class FermionDataSource(DataSource):

@@ -16,18 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceStreamArrowWriter,
-    DataSourceStreamReader,
-    InputPartition,
-    WriterCommitMessage,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxFiles,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
@@ -48,6 +37,15 @@ from spark_ext.opening import open_branch, open_version, scan_of
 from spark_ext.options import SourceOptions
 from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.types import exchange_schema, spark_schema
+from spark_ext.versions import (
+    READ_LIMITS,
+    SPARK,
+    DataSourceStreamArrowWriter,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from spark_ext.writing.task import TaskMessage, all_messages
 
 QUIET_KINDS = frozenset({"create", "schema", "compact"})
@@ -79,6 +77,8 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Whether a limit of files may divide a commit."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.max_files is not None:
+            SPARK.require(READ_LIMITS, options.path)
         columns = column_paths(schema) if options.columns is None else options.columns
         self._options = replace(options, columns=columns)
         self._schema = schema
@@ -101,8 +101,15 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         files = self._options.max_files
         return ReadAllAvailable() if files is None else ReadMaxFiles(files)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends: at least one file further, if there is one."""
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends: at least one file further, if there is one.
+
+        Spark without limits does not say where it begins: such a micro-batch reads all.
+        """
+        if start is None:
+            return self.reportLatestOffset()
         read, newest = parse_offset(start), self._newest()
         check_table(read, newest.table_uuid, newest.id, self._options.path)
         last = newest.id if self._last is None else self._last

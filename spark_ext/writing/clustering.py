@@ -8,16 +8,18 @@ bucket of a primary-key table, get to one task in the frame's order: the last ro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import types as st
 
 from fermion_table import TableSchema
 from fermion_table.engine import PartitionTransform, PrimaryKey, primary_key_of
 from spark_ext.column_names import free_names, quoted
+from spark_ext.versions import ARROW_FUNCTIONS, SPARK
 
 
 def clustered(df: DataFrame, batch_id_column: str) -> tuple[DataFrame, int]:
@@ -53,17 +55,20 @@ def arranged(
     first
         Which rows of a tree come before the others.
     """
-    keys = _partition_keys(df, schema)
+    rows, keys = _with_partition_keys(df, schema)
     primary_key = primary_key_of(schema)
     if primary_key is not None:
         settings = primary_key.options.bucket
         count = _common_count(settings, bucket_counts or {}, is_partitioned=bool(keys))
-        return _arranged_trees(df, primary_key, schema, keys, count, first)
+        if count > 1:
+            (bucket,) = free_names(rows.columns, "bucket")
+            rows = _with_bucket(rows, bucket, primary_key, schema, count)
+            keys = [*keys, bucket]
+        return _arranged_trees(rows, keys, first)
     names = [schema.by_id[field_id].name for field_id in schema.sort_by]
     order = [functions.col(quoted(name)).asc_nulls_last() for name in names if name in df.columns]
     if not keys and not order:
         return df
-    rows = df.withColumns(keys) if keys else df
     if order:
         order = [*(functions.col(key).asc_nulls_last() for key in keys), *order]
         rows = rows.repartitionByRange(*order).sortWithinPartitions(*order)
@@ -78,19 +83,9 @@ def _numbered(df: DataFrame) -> tuple[DataFrame, str]:
     return df.withColumn(position, functions.monotonically_increasing_id()), position
 
 
-def _arranged_trees(
-    df: DataFrame,
-    primary_key: PrimaryKey,
-    schema: TableSchema,
-    keys: dict[str, Column],
-    count: int,
-    first: Column | None,
-) -> DataFrame:
-    if count > 1:
-        named = [functions.col(quoted(name)) for name in primary_key.options.bucket_key]
-        (bucket,) = free_names([*df.columns, *keys], "bucket")
-        keys = {**keys, bucket: _bucket_of(primary_key, schema, count)(*named)}
-    rows, position = _numbered(df.withColumns(keys))
+def _arranged_trees(df: DataFrame, keys: Sequence[str], first: Column | None) -> DataFrame:
+    """The rows of each tree in one task, without the columns that tell trees apart."""
+    rows, position = _numbered(df)
     rows = rows.repartition(*keys) if keys else rows.repartition(1)
     order = [functions.col(position)] if first is None else [first.desc(), functions.col(position)]
     return rows.sortWithinPartitions(*order).drop(position, *keys)
@@ -109,8 +104,10 @@ def _common_count(
     return common if common > 1 else setting
 
 
-def _bucket_of(primary_key: PrimaryKey, schema: TableSchema, count: int) -> Callable[..., Column]:
-    """Makes the column of bucket numbers from those of the bucket key."""
+def _with_bucket(
+    df: DataFrame, name: str, primary_key: PrimaryKey, schema: TableSchema, count: int
+) -> DataFrame:
+    """The frame with a column of bucket numbers, from those of the bucket key."""
     names = primary_key.options.bucket_key
     types = [schema.by_name[name].type for name in names]
 
@@ -121,35 +118,30 @@ def _bucket_of(primary_key: PrimaryKey, schema: TableSchema, count: int) -> Call
         rows = pa.RecordBatch.from_arrays(stored, names=list(names))
         return pa.array(primary_key.buckets(rows, count))
 
-    make: Any = functions.arrow_udf  # its type stubs accept only functions over pandas
-    udf: Callable[..., Column] = make(numbers, "int")
-    return udf
+    return _with_computed(df, name, st.IntegerType(), numbers, names)
 
 
-def _partition_keys(df: DataFrame, schema: TableSchema) -> dict[str, Column]:
-    """Columns that are equal for rows of one partition, by the names they get."""
-    keys = []
-    for field in schema.partition_by:
-        name = schema.by_id[field.source_id].name
-        if name in df.columns:
-            transform = PartitionTransform(name, field.transform, field.parameter)
-            keys.append(_partition_key(transform))
-    names = free_names(df.columns, *(f"partition_{number}" for number in range(len(keys))))
-    return dict(zip(names, keys, strict=True))
+def _with_partition_keys(df: DataFrame, schema: TableSchema) -> tuple[DataFrame, list[str]]:
+    """The frame with columns that are equal for rows of one partition, and their names.
 
-
-def _partition_key(transform: PartitionTransform) -> Column:
-    """A column that is equal for rows of one partition.
-
-    It only decides which task gets a row: in sessions far from UTC it may have more values.
+    They only decide which task gets a row: in sessions far from UTC they may have more values.
     """
-    column = functions.col(quoted(transform.column))
-    if transform.kind == "identity":
-        return column
-    if transform.kind in ("year", "month", "day", "hour"):
-        return functions.date_trunc(transform.kind, column)
-    make: Any = functions.arrow_udf  # its type stubs accept only functions over pandas
-    return make(_values_of(transform), "string")(column)
+    transforms = [
+        PartitionTransform(name, field.transform, field.parameter)
+        for field in schema.partition_by
+        if (name := schema.by_id[field.source_id].name) in df.columns
+    ]
+    names = free_names(df.columns, *(f"partition_{place}" for place in range(len(transforms))))
+    for name, transform in zip(names, transforms, strict=True):
+        column = functions.col(quoted(transform.column))
+        if transform.kind == "identity":
+            df = df.withColumn(name, column)
+        elif transform.kind in ("year", "month", "day", "hour"):
+            df = df.withColumn(name, functions.date_trunc(transform.kind, column))
+        else:
+            values = _values_of(transform)
+            df = _with_computed(df, name, st.StringType(), values, [transform.column])
+    return df, names
 
 
 def _values_of(transform: PartitionTransform) -> Callable[[pa.Array], pa.Array]:
@@ -157,3 +149,28 @@ def _values_of(transform: PartitionTransform) -> Callable[[pa.Array], pa.Array]:
         return transform.values(column).cast(pa.string())
 
     return values
+
+
+def _with_computed(
+    df: DataFrame,
+    name: str,
+    dtype: st.DataType,
+    function: Callable[..., pa.Array],
+    names: Sequence[str],
+) -> DataFrame:
+    """The frame with one more column, last, computed from the Arrow arrays of others."""
+    if SPARK.has(ARROW_FUNCTIONS):
+        make: Any = functions.arrow_udf  # its type stubs accept only functions over pandas
+        columns = [functions.col(quoted(column)) for column in names]
+        return df.withColumn(name, make(function, dtype)(*columns))
+    schema = st.StructType([*df.schema, st.StructField(name, dtype)])
+    places = [schema.names.index(column) for column in names]
+
+    def extended(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = batch.column(0).flatten()
+            columns.append(function(*(columns[place] for place in places)))
+            yield pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+    # Of columns whose names have dots Spark finds none, unless they are within another one.
+    return df.select(functions.struct("*").alias("row")).mapInArrow(extended, schema)

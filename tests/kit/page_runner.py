@@ -22,7 +22,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ def run_page(
     patch: pytest.MonkeyPatch,
     *,
     replaced: Mapping[str, str] | None = None,
+    skipped: Container[str] = (),
 ) -> None:
     """Run the blocks of a page in a directory.
 
@@ -57,6 +58,8 @@ def run_page(
     ----------
     replaced
         Texts of its code, such as the address of a server, and what stands there instead.
+    skipped
+        What blocks are marked with, after their language, that are left out.
 
     Raises
     ------
@@ -85,6 +88,8 @@ def run_blocks(page: Path, patch: pytest.MonkeyPatch, replaced: Mapping[str, str
         where = f"{page.relative_to(PROJECT)}:{block.line}"
         if block.language in SHOWN:
             assert block.marks != "output" or printed.getvalue() == block.code, where
+            continue
+        if block.marks in skipped:
             continue
         assert block.language in RUN, f"{where}: a block of {block.language or 'no language'}"
         code = block.code

@@ -100,10 +100,10 @@ def test_the_format_checks_its_options_for_what_it_is_used_for(path):
     schema = spark_schema(SCHEMA, where="test")
     with pytest.raises(InvalidArgumentError, match="option commitUser has no meaning"):
         FermionDataSource({"path": path, "commitUser": "me"}).schema()
-    stream = FermionDataSource({"path": path, "maxFilesPerTrigger": "1"})
+    stream = FermionDataSource({"path": path, "skipRewrites": "true"})
     stream.schema()
     assert isinstance(stream.streamReader(schema), FermionStreamReader)
-    with pytest.raises(InvalidArgumentError, match="option maxFilesPerTrigger has no meaning"):
+    with pytest.raises(InvalidArgumentError, match="option skipRewrites has no meaning"):
         stream.reader(schema)
     batch = FermionDataSource({"path": path, "snapshotId": "1"})
     batch.schema()

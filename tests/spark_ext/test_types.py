@@ -8,6 +8,8 @@ from pyspark.sql import types as st
 
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.types import arriving_schema, exchange_schema, spark_schema, table_schema
+from spark_ext.versions import SPARK, TIME_TYPE
+from tests.kit.spark.versions import needs
 
 
 def test_nullability_survives_at_every_level():
@@ -49,6 +51,7 @@ def test_a_type_without_a_place_in_spark_is_refused_by_column(dtype, said):
     assert "columns=" in str(caught.value)
 
 
+@needs(TIME_TYPE)
 def test_times_need_the_setting_that_switches_them_on():
     schema = pa.schema([("t", pa.time32("ms"))])
     assert spark_schema(schema, where="t")["t"].dataType == st.TimeType(3)
@@ -112,7 +115,7 @@ REFUSED = [
     st.YearMonthIntervalType(),
     st.DayTimeIntervalType(1, 2),
     st.CalendarIntervalType(),
-    st.TimeType(4),
+    *([st.TimeType(4)] if SPARK.has(TIME_TYPE) else []),
     Point(),
     st.ArrayType(st.NullType(), False),
 ]
@@ -138,9 +141,10 @@ def test_every_other_type_comes_back_from_a_table_as_it_was():
         *(st.BooleanType(), st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType()),
         *(st.FloatType(), st.DoubleType(), st.DecimalType(38, 10), st.StringType()),
         *(st.BinaryType(), st.DateType(), st.TimestampType(), st.TimestampNTZType()),
-        *(st.DayTimeIntervalType(), st.TimeType(0), st.TimeType(3), st.TimeType(6)),
-        *(st.TimeType(9), st.NullType()),
+        *(st.DayTimeIntervalType(), st.NullType()),
     ]
+    if SPARK.has(TIME_TYPE):
+        leaves += [st.TimeType(digits) for digits in (0, 3, 6, 9)]
     frame = st.StructType()
     for number, leaf in enumerate(leaves):
         frame.add(f"c{number}", leaf, metadata={"comment": f"words {number}"})

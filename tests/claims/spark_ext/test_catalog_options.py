@@ -9,8 +9,10 @@ from pyspark.sql import functions
 
 import spark_ext
 from fermion_table import Table
+from spark_ext.versions import OPTIONS_OF_TABLES
+from tests.kit.spark.versions import needs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs(OPTIONS_OF_TABLES)]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tests.kit.documents import BLOCKS, name_of, pages_for_users, uses_spark
 from tests.kit.examples import EXAMPLES, NEEDED, SHARING_A_SESSION, require
 from tests.kit.page_runner import run_page
+from tests.kit.spark.versions import LATER
 
 pytestmark = pytest.mark.spark
 
@@ -71,7 +72,7 @@ def test_the_example_finds_nothing_wrong(name, shared, tmp_path, monkeypatch, ca
 def test_the_code_of_the_page_runs(page, shared, tmp_path, monkeypatch):
     """From top to bottom, in an empty directory; its own assertions say what should come out."""
     monkeypatch.setattr(SparkSession, "_instantiatedSession", shared.newSession())
-    run_page(page, tmp_path, monkeypatch)
+    run_page(page, tmp_path, monkeypatch, skipped=LATER)
 
 
 @pytest.mark.parametrize("code", README_BLOCKS)

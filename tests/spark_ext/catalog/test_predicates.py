@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 import spark_ext
 from fermion_table import Table
 from spark_ext.types import TIME_SETTING
+from spark_ext.versions import TIME_TYPE
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +42,9 @@ def ids(spark: SparkSession, where: str = "TRUE") -> list[int]:
     ("dtype", "value", "other"),
     [
         ("FLOAT", "0.1", "0.25"),
-        ("TIME(6)", "TIME'01:02:03.5'", "TIME'23:59:59.999999'"),
+        pytest.param(
+            "TIME(6)", "TIME'01:02:03.5'", "TIME'23:59:59.999999'", marks=needs(TIME_TYPE)
+        ),
         ("INTERVAL DAY TO SECOND", "INTERVAL '3 04:05:06.7' DAY TO SECOND", "INTERVAL '-1' DAY"),
     ],
 )

@@ -11,6 +11,8 @@ from pyspark.errors import PySparkException
 import spark_ext
 from fermion_table import Table, drop_table
 from spark_ext.catalog.procedures import PROCEDURES
+from spark_ext.versions import LISTED_PROCEDURES
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +65,7 @@ def test_tags_and_branches_are_made_read_and_deleted(spark, table):
         milliseconds=1
     )
     assert call(spark, "create_branch('db.t', 'dev', version => 'v0')")["snapshot_id"] == 1
-    spark.range(10, 12).writeTo("procs.db.t").option("branch", "dev").append()
+    spark_ext.append(spark.range(10, 12), table.location, branch="dev")
     for version, rows in (("v0", 1), ("v1", 4), ("dev", 3), ("main", 4), ("main~1", 3)):
         read = spark.sql(f"SELECT count(*) FROM procs.db.t VERSION AS OF '{version}'")
         assert read.collect() == [(rows,)], version
@@ -75,7 +77,7 @@ def test_tags_and_branches_are_made_read_and_deleted(spark, table):
         call(spark, "create_tag('db.t', 'dev')")
     assert call(spark, "delete_branch('db.t', 'dev')") == {"branch": "dev"}
     call(spark, "create_branch('db.t', 'next')")
-    spark.range(20, 21).writeTo("procs.db.t").option("branch", "next").append()
+    spark_ext.append(spark.range(20, 21), table.location, branch="next")
     moved = call(spark, "fast_forward('db.t', 'next', message => 'release')")
     assert moved == {"branch": "main", "snapshot_id": newest + 1}
     assert table.refresh().message == "release"
@@ -114,6 +116,7 @@ def test_going_back_and_cleaning_up(spark, table):
     assert (done["paths"], done["bytes"]) == ([f"data/{'0' * 32}.fermion"], 1)
 
 
+@needs(LISTED_PROCEDURES)
 def test_procedures_are_shown_and_described(spark, table):
     for place in ("procs", "procs.system"):
         rows = spark.sql(f"SHOW PROCEDURES IN {place}").collect()

@@ -15,6 +15,8 @@ import spark_ext
 from fermion_table import Table
 from spark_ext.catalog import row_level
 from spark_ext.catalog.writes import python_write
+from spark_ext.versions import SCHEMA_EVOLUTION
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -361,6 +363,7 @@ def test_the_places_of_rows_can_be_selected(spark, warehouse):
     assert tuple(spark.sql("SELECT _pos, _file FROM rows.named").collect()[0]) == (0, "mine")
 
 
+@needs(SCHEMA_EVOLUTION)
 def test_schema_evolution_adds_columns_first(spark, warehouse):
     """By a snapshot of their own; without the words a new column of the source is not taken."""
     table = made(warehouse, "evolving", {"id": [1], "n": ["a"]})

@@ -13,6 +13,8 @@ from pyspark.sql.functions import col
 
 import spark_ext
 from fermion_table import Table
+from spark_ext.versions import OPTIONS_OF_TABLES
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +44,7 @@ def run(spark: SparkSession, source: Table, place: Path, function: Callable) -> 
     assert writer.start().awaitTermination(300)
 
 
+@needs(OPTIONS_OF_TABLES)
 def test_foreach_batch_upserts_once_also_if_a_stream_ends_between_its_commits(
     spark: SparkSession, tmp_path: Path
 ):

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
@@ -17,6 +16,7 @@ from spark_ext.datasource.changes import ChangeStreamReader
 from spark_ext.datasource.offsets import StreamOffset, next_offset
 from spark_ext.datasource.source import FermionDataSource
 from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
+from spark_ext.versions import ReadAllAvailable, ReadMaxFiles
 from tests.kit.tables.change_histories import KINDS, SCHEMA, commit, random_table
 from tests.kit.tables.keyed_versions import replayed
 

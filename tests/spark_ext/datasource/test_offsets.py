@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
@@ -26,6 +25,8 @@ from spark_ext.datasource.stream import FermionStreamReader, FermionStreamWriter
 from spark_ext.errors import StreamSourceChanged, UnsupportedBySpark
 from spark_ext.options import Use, parse_options
 from spark_ext.types import spark_schema
+from spark_ext.versions import READ_LIMITS, ReadAllAvailable, ReadMaxFiles
+from tests.kit.spark.versions import needs
 
 SCHEMA = pa.schema([("id", pa.int64())])
 COLUMNS = spark_schema(SCHEMA, where="test")
@@ -98,6 +99,7 @@ def test_micro_batches_hold_each_file_once_and_no_more_than_the_limit(files, lim
     assert sorted(read) == expected
 
 
+@needs(READ_LIMITS)
 def test_a_limit_bounds_the_first_micro_batch_and_commits_of_many_files_too(table):
     assert micro_batches(table) == [[0, 1, 2, 3, 4]]
     assert micro_batches(table, maxFilesPerTrigger=2) == [[0, 1], [2, 3], [4]]

@@ -14,6 +14,8 @@ from spark_ext.datasource.stream import FermionStreamReader
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import parse_options
 from spark_ext.types import spark_schema
+from spark_ext.versions import READ_LIMITS
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -78,6 +80,7 @@ def test_a_replayed_micro_batch_is_not_appended_again(spark, source, target, tmp
     assert len(list((tmp_path / "target" / "data").iterdir())) == target.snapshot.totals.files
 
 
+@needs(READ_LIMITS)
 def test_a_limit_of_files_cuts_the_stream_into_micro_batches(spark, source, target, tmp_path):
     for start in range(0, 10, 2):
         source.append(rows(start, start + 2))

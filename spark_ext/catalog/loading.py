@@ -7,6 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from spark_ext.catalog.callbacks import texts
+from spark_ext.options import LOADING_OPTIONS
+from spark_ext.versions import OPTIONS_OF_TABLES, SPARK
+
+_LOADING = {name.lower() for name in LOADING_OPTIONS}
 
 
 def version_asked(how: Sequence[Any]) -> Any:
@@ -51,3 +55,17 @@ def options_asked(how: Sequence[Any]) -> dict[str, str]:
     """The options of a query on which the columns depend."""
     given = how[1] if len(how) > 1 else None
     return {} if given is None else texts(given.asCaseSensitiveMap())
+
+
+def check_loaded(name: str, options: Any) -> None:
+    """Refuse options with which this Spark should have loaded a table, and has not.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        One of them chooses a version, a branch or changes: another one would be read or written.
+    """
+    given = () if SPARK.has(OPTIONS_OF_TABLES) else texts(options.asCaseSensitiveMap())
+    for option in given:
+        if option.lower() in _LOADING:
+            SPARK.require(OPTIONS_OF_TABLES, f"{name}: option {option}")
