@@ -66,7 +66,7 @@ LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 17
+	@sed -n 's/^# //p' Makefile | head -n 20
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)

@@ -68,7 +68,7 @@ def run_page(
     """
     patch.chdir(directory)
     try:
-        run_blocks(page, patch, replaced or {})
+        run_blocks(page, patch, replaced or {}, skipped)
     finally:
         while STARTED:
             process = STARTED.pop()
@@ -80,7 +80,9 @@ STARTED: list[subprocess.Popen[str]] = []
 """What runs until the page ends."""
 
 
-def run_blocks(page: Path, patch: pytest.MonkeyPatch, replaced: Mapping[str, str]) -> None:
+def run_blocks(
+    page: Path, patch: pytest.MonkeyPatch, replaced: Mapping[str, str], skipped: Container[str]
+) -> None:
     """Run the blocks of a page in the current directory."""
     names: dict[str, Any] = {"__name__": "__main__"}
     printed = io.StringIO()
