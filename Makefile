@@ -15,6 +15,7 @@
 #              SPARKS=4.0 on one of them
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
+# make test-clients  the server of SQL, asked by JDBC and by Go
 # make test-recipes  the documentation's pages on other libraries, with PyTorch, Ray, Delta and others
 # make docs    the documentation as a site, in build/site; links that lead nowhere are errors
 # make clean   removes what the others made
@@ -62,11 +63,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-recipes test-sparks bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 20
+	@sed -n 's/^# //p' Makefile | head -n 21
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -91,6 +92,7 @@ test-services: java setup-spark
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/s3 $(ON_CEPH) || failed="$$failed s3"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/browser || failed="$$failed browser"; \
+	$(RUN)/python -m pytest -q -m "services and not slow" tests/clients || failed="$$failed clients"; \
 	[ -z "$$failed" ] || { echo "make test-services: failed in:$$failed" >&2; exit 1; }
 
 lint: setup
@@ -154,9 +156,13 @@ test-pypaimon: $(PYPAIMON_READY)
 		echo "make test-pypaimon: goes on without Paimon's Java engine" >&2
 	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon tests/flink_ext/test_paimon_java.py
 
+test-clients: java setup
+	@$(RUN)/python -m pytest -q -m "services or slow" tests/clients
+
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
-		tests/test_examples.py -k "torch_dataset or other_libraries or train_model"
+		tests/fermion_table/scanning/test_arrow_dataset.py tests/test_examples.py \
+		-k "torch_dataset or other_libraries or train_model or datafusion"
 
 # What every user needs, the README, the page on Spark and the demo. Two files at once: each has a JVM.
 ON_SPARKS := $(addprefix tests/spark_ext/,test_versions.py test_types.py datasource writing/test_append.py \

@@ -136,14 +136,12 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
             "the schema of a scan can't be replaced; select columns, or change the table's schema"
         )
 
-    def get_fragments(self, filter: pa.compute.Expression | None = None) -> Iterator[Any]:
-        """Not offered: files are read under the table's schema, not one by one.
+    def get_fragments(self, filter: pa.compute.Expression | None = None) -> Iterator[ScanFragment]:
+        """One fragment: the whole scan, which prunes and reads its files when it is read.
 
-        Raises
-        ------
-        InvalidArgumentError
+        DataFusion's ``register_dataset`` asks for it. The filter selects fragments only.
         """
-        raise InvalidArgumentError("a scan has no fragments; use Scan.plan() for its splits")
+        yield ScanFragment(self)
 
     def __repr__(self) -> str:
         return f"<ScanDataset of {self.scan!r}>"
@@ -154,6 +152,54 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
         chosen = self.scan if columns is None else self.scan.select([(name,) for name in columns])
         self.last_scan = chosen if filter is None else chosen.where(from_engine(filter))
         return self.last_scan
+
+
+class ScanFragment:
+    """The rows of a scan as the only fragment of its dataset.
+
+    Parameters
+    ----------
+    dataset
+        Whose fragment it is.
+    """
+
+    partition_expression = pa.compute.scalar(True)
+
+    def __init__(self, dataset: ScanDataset) -> None:
+        self._dataset = dataset
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """The schema of the scan."""
+        return self._dataset.schema
+
+    def scanner(self, schema: pa.Schema | None = None, **options: Any) -> pyarrow.dataset.Scanner:
+        """A scanner of some columns and rows, as `ScanDataset.scanner`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Columns that are expressions, or another schema than the scan's.
+        """
+        if schema is not None and not schema.equals(self.physical_schema):
+            self._dataset.replace_schema(schema)
+        return self._dataset.scanner(**options)
+
+    def to_batches(self, schema: pa.Schema | None = None, **options: Any) -> Iterator[Any]:
+        """The rows as record batches."""
+        return self.scanner(schema, **options).to_batches()
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:
+        """The rows as a table."""
+        return self.scanner(schema, **options).to_table()
+
+    def count_rows(self, **options: Any) -> int:
+        """How many rows there are; without a filter no file is opened."""
+        return self._dataset.count_rows(**options)
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:
+        """The first rows."""
+        return self._dataset.head(num_rows, **options)
 
 
 def _in_memory(dataset: Any) -> Any:

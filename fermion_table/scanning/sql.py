@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,8 +68,9 @@ class SqlResult(ArrowRows):
     ----------
     scans
         What it reads, by name: their `Scan.io_stats` tell how much was read.
-    parameter_names
-        Of ``?``, ``$1`` and ``$name`` in the query, in their order.
+    parameter_types
+        Of ``?``, ``$1`` and ``$name`` in the query, in their order: that of the column which a
+        parameter is compared with, text if there is none.
 
     Raises
     ------
@@ -93,15 +94,16 @@ class SqlResult(ArrowRows):
         self.scans: Mapping[SqlName, Scan] = {} if callable(scans) else scans
         with self._database() as database:
             statement = _statement(database.connection, self.query, where)
-            self.parameter_names = _parameter_names(statement)
+            parameter_names = _parameter_names(statement)
             self._parameters: dict[str, Any] | None = None
-            if parameters is not None and self.parameter_names:
-                self._parameters = {name: parameters.get(name) for name in self.parameter_names}
+            if parameters is not None and parameter_names:
+                self._parameters = {name: parameters.get(name) for name in parameter_names}
             names = _tables_of(database.connection, statement)
             if callable(scans):
                 self.scans = _found(scans, names, f"{where}: expected a SELECT")
             elif names is not None:
                 self._check_known(names)
+            self.parameter_types = self._types_of(parameter_names, names)
             self._schema = self._relation(database).limit(0).to_arrow_table().schema
 
     def computed_in(self, open_database: OpenDatabase) -> SqlResult:
@@ -163,6 +165,16 @@ class SqlResult(ArrowRows):
         query = self.query.rstrip("; \t\r\n")  # which becomes part of another query
         return connection.sql(query, params=self._parameters)
 
+    def _types_of(self, parameters: Sequence[str], names: _Names | None) -> dict[str, pa.DataType]:
+        columns = {_LIMIT: pa.int64()}
+        for scan in self.scans.values() if parameters else ():
+            for column in scan.schema:
+                is_dictionary = pa.types.is_dictionary(column.type)
+                kind = column.type.value_type if is_dictionary else column.type
+                columns.setdefault(column.name.lower(), kind)
+        compared = names.compared if names is not None else {}
+        return {name: columns.get(compared.get(name, ""), pa.string()) for name in parameters}
+
     def _check_known(self, names: _Names) -> None:
         known = {_quoted(name).lower() for name in self.scans}
         for name in names.tables:
@@ -213,10 +225,21 @@ class _Source(ScanDataset):
 
 
 class _Names(NamedTuple):
-    """What a query names where tables stand, and which of it may be a subquery (WITH)."""
+    """What a query names where tables stand, and which of it may be a subquery (WITH).
+
+    Attributes
+    ----------
+    compared
+        By parameters, the columns that they are compared with, in lower case; or `_LIMIT`.
+    """
 
     tables: set[SqlName]
     subqueries: set[SqlName]
+    compared: dict[str, str]
+
+
+_LIMIT = "LIMIT"
+"""Stands for the column where a parameter is a number of rows; columns are in lower case."""
 
 
 def _statement(connection: DuckDBPyConnection, query: str, where: str) -> Statement:
@@ -249,7 +272,7 @@ def _tables_of(connection: DuckDBPyConnection, statement: Statement) -> _Names |
     if statement.type.name != "SELECT":
         return None
     ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchall()
-    names = _Names(set(), set())
+    names = _Names(set(), set(), {})
     _collect(json.loads(tree), names)
     return names
 
@@ -259,10 +282,29 @@ def _collect(tree: Any, names: _Names) -> None:
         if tree.get("type") == "BASE_TABLE":
             names.tables.add(tuple(tree["qualified_name"]["path"]))
         names.subqueries.update((each["key"],) for each in tree.get("cte_map", {}).get("map", ()))
+        if tree.get("class") in _COMPARING or tree.get("type") in _COMPARING:
+            _collect_compared(tree, names)
         tree = list(tree.values())
     if isinstance(tree, list):
         for part in tree:
             _collect(part, names)
+
+
+_COMPARING = {"COMPARISON", "BETWEEN", "COMPARE_IN", "COMPARE_NOT_IN", "LIMIT_MODIFIER"}
+
+
+def _collect_compared(tree: dict[str, Any], names: _Names) -> None:
+    """The parameters that an expression compares with a column."""
+    values = [
+        part for value in tree.values() for part in (value if isinstance(value, list) else [value])
+    ]
+    parts = [part for part in values if isinstance(part, dict)]
+    column = next((part["column_names"][-1] for part in parts if "column_names" in part), "")
+    if tree["type"] == "LIMIT_MODIFIER":
+        column = _LIMIT
+    for part in parts:
+        if part.get("class") == "PARAMETER":
+            names.compared[part["identifier"]] = column if column == _LIMIT else column.lower()
 
 
 def _found(

@@ -99,45 +99,46 @@ _SQL_TYPES = {  # DuckDB's name, the number of XDBC, the size, what literals sta
     "TIME": (92, 15, "'"),
     "TIMESTAMP": (93, 26, "'"),
 }
-_SQL_INFO: dict[int, str | bool | int] = {
+_SQL_INFO: dict[int, str | bool | int | dict[int, int]] = {
     0: "Fermion",
     1: version.__version__,
     2: pa.__version__,
     3: True,  # it only reads
     4: True,  # SQL
-    5: False,  # no Substrait
-    8: 0,  # no transactions
+    5: False,  # Substrait
+    8: 0,  # transactions: none
     9: True,  # queries can be cancelled
-    500: False,  # no DDL: of catalogs, schemas, tables
-    501: False,
-    502: False,
-    504: '"',
+    504: '"',  # around identifiers
     506: True,  # every table can be read
-    508: "",  # keywords, beyond those of the standard
+    507: 3,  # nulls come at the end
     513: "\\",  # escapes in the patterns of names
-    514: "",
-    515: True,  # aliases of columns
-    516: True,  # NULL + NULL is NULL
-    518: True,
-    520: True,
-    521: True,
-    523: True,
-    524: True,
+    514: "",  # characters of names, beyond letters, digits and _
+    **dict.fromkeys((515, 516, 518, 520, 521, 523, 524), True),  # what DuckDB's SELECT can
+    522: 3,  # GROUP BY of any columns
+    525: 1,  # SQL's core grammar
+    526: 1,  # of SQL 92 the entry level
+    528: 2,  # all outer joins
     529: "schema",
-    530: "",
+    530: "procedure",
     531: "catalog",
     532: True,  # the catalog comes first in a name
-    536: False,
-    537: False,
+    533: 0,  # where schemas and catalogs may stand besides names of tables
+    534: 0,
+    535: 0,  # positioned updates
+    538: 15,  # subqueries everywhere
     539: True,
-    541: 0,  # no limits that are known
-    542: 0,
-    548: 0,
-    563: False,
-    573: False,
-    574: False,
+    540: 3,  # UNION and UNION ALL
+    562: 0,  # transactions: none
+    564: 0,
+    567: 1,  # results are read forward
+    **dict.fromkeys(range(541, 556), 0),  # greatest lengths and counts: none is known
+    **dict.fromkeys((557, 558, 559, 560, 561), 0),
+    # DDL, references of keys, batches of updates, savepoints, procedures and so on
+    517: {},  # CONVERT from no type to no other
+    **dict.fromkeys((500, 501, 502, 519, 527, 536, 537, 556, 563, 565, 566), False),
+    **dict.fromkeys((572, 573, 574, 575, 576), False),
 }
-_BITMASKS = {8, 507, 525, 526, 528, 562}
+_BITMASKS = {8, 507, 522, 525, 526, 528, 533, 534, 535, 538, 540, 564, 567}
 """Values that Flight SQL wants as numbers of 32 bits."""
 
 
@@ -288,8 +289,7 @@ def _sql_info(wanted: set[int]) -> pa.Table:
     for number, value in _SQL_INFO.items():
         if wanted and number not in wanted:
             continue
-        kind = 0 if isinstance(value, str) else 1 if isinstance(value, bool) else 2
-        kind = 3 if number in _BITMASKS else kind
+        kind = 3 if number in _BITMASKS else {str: 0, bool: 1, int: 2, dict: 5}[type(value)]
         names.append(number)
         kinds.append(kind)
         offsets.append(len(children[kind]))

@@ -214,8 +214,8 @@ class Query:
         Its SQL.
     schema
         Of the answer.
-    parameter_names
-        See `SqlResult`.
+    parameters
+        Their names and types; see `SqlResult`.
     """
 
     def __init__(
@@ -235,7 +235,8 @@ class Query:
         except BaseException:
             connection.close()
             raise
-        self.schema, self.parameter_names = self._result.schema, self._result.parameter_names
+        self.schema = self._result.schema
+        self.parameters = pa.schema(list(self._result.parameter_types.items()))
         self._idle = [connection]  # for the rows, which mostly are fetched at once
 
     def database(self) -> DuckDBPyConnection:

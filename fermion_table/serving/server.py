@@ -201,8 +201,7 @@ class _Statement:
     """A prepared query, and the values that a client has bound to its parameters."""
 
     def __init__(self, query: Query) -> None:
-        self.text = query.text
-        self.schema = pa.schema([(name, pa.string()) for name in query.parameter_names])
+        self.text, self.schema = query.text, query.parameters
         self._values: Mapping[str, Any] | None = None if self.schema.names else {}
 
     @property

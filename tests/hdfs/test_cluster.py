@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import maven
 from tools.hdfs import jars, java
 from tools.hdfs.cluster import Cluster
 from tools.servers import NotAvailableError
@@ -47,7 +48,7 @@ def test_what_is_missing_is_said(tmp_path, monkeypatch):
         raise urllib.error.URLError("no route to host")
 
     monkeypatch.setattr(jars, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(jars.urllib.request, "urlopen", unreachable)
+    monkeypatch.setattr(maven.urllib.request, "urlopen", unreachable)
     with pytest.raises(NotAvailableError, match=r"Maven Central is not reachable: .*no route"):
         jars.class_path()
     assert list((tmp_path / "build").iterdir()) == []
@@ -61,9 +62,10 @@ def test_what_is_missing_is_said(tmp_path, monkeypatch):
 
 def test_a_jar_with_other_bytes_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(jars, "BUILD", tmp_path)
-    other = tmp_path / "other.jar"
+    other = tmp_path / jars.PATH
+    other.parent.mkdir(parents=True)
     other.write_bytes(b"other")
     (tmp_path / jars.NAME).write_bytes(b"broken")
-    monkeypatch.setattr(jars, "URL", other.as_uri())
+    monkeypatch.setattr(maven, "MAVEN", tmp_path.as_uri())
     with pytest.raises(NotAvailableError, match="expected SHA-256"):
         jars.class_path()

@@ -155,8 +155,6 @@ def test_a_dataset_answers_as_pyarrows_own_does(table):
     assert dataset.head(3, columns=["id"]).to_pydict() == {"id": [0, 1, 2]}
     assert sum(batch.num_rows for batch in dataset.to_batches(columns=["id"])) == len(WHOLE)
     assert pickle.loads(pickle.dumps(dataset)).count_rows() == len(WHOLE)
-    with pytest.raises(InvalidArgumentError, match="no fragments"):
-        dataset.get_fragments()
     with pytest.raises(InvalidArgumentError, match="not expressions"):
         dataset.scanner(columns={"a": pc.field("id")})
 

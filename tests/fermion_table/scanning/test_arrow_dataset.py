@@ -64,3 +64,34 @@ def test_a_dataset_tells_what_it_read_last(dataset: ScanDataset) -> None:
     assert (rows.to_pydict(), dataset.last_scan.schema.names) == ({"id": [3]}, ["id"])
     assert dataset.count_rows(filter=pa.compute.field("name") == "a") == 1
     assert "filter name = 'a'" in repr(dataset.last_scan)
+
+
+def test_the_fragment_of_a_dataset_is_the_whole_scan(dataset: ScanDataset) -> None:
+    """Its filter and columns reach the scan, as DataFusion gives them."""
+    (fragment,) = dataset.get_fragments(filter=pa.compute.field("id") > 5)
+    assert fragment.physical_schema == dataset.schema
+    assert fragment.to_table() == ROWS
+    two = pa.compute.field("id") == 2
+    scanner = fragment.scanner(dataset.schema, columns=["name"], filter=two, batch_size=10)
+    assert scanner.to_table().to_pydict() == {"name": ["b"]}
+    assert "filter id = 2" in repr(dataset.last_scan)
+    assert sum(batch.num_rows for batch in fragment.to_batches(columns=[])) == 3
+    assert fragment.count_rows(filter=two) == 1
+    assert fragment.head(1, columns=["id"]).to_pydict() == {"id": [1]}
+    assert fragment.partition_expression.equals(dataset.partition_expression)
+    with pytest.raises(InvalidArgumentError, match="schema of a scan"):
+        fragment.scanner(OTHER.schema)
+
+
+def test_datafusion_reads_only_the_files_and_columns_that_a_query_needs(tmp_path: Path) -> None:
+    """The file of other rows is gone: reading it would fail."""
+    datafusion = pytest.importorskip("datafusion", reason="make test-recipes installs DataFusion")
+    table = Table.create(tmp_path / "t", {"id": [1, 2], "name": ["a", "b"]}, partition_by="id")
+    next(Path(table.location).glob("data/id=2/*.fermion")).unlink()
+    context, dataset = datafusion.SessionContext(), table.scan().to_dataset()
+    context.register_dataset("t", dataset)
+    rows = context.sql("SELECT count(*) AS n FROM t WHERE id = 1 AND name IN ('a', 'b')")
+    assert rows.to_pydict() == {"n": [1]}
+    assert dataset.last_scan.io_stats["files"] == 1
+    with pytest.raises(Exception, match="names a file that is gone"):
+        context.sql("SELECT count(name) FROM t").to_pydict()

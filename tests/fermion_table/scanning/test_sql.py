@@ -171,3 +171,32 @@ def test_what_a_catalog_can_not_answer_is_said(
 ) -> None:
     with pytest.raises(error, match=message):
         catalog.sql(query)
+
+
+def test_bug_an_error_between_batches_was_one_of_pyarrow(table: Table) -> None:
+    """The rows come as a stream, and the last of them is no number."""
+    bad = Table.create(f"{table.location}-bad", {"x": ["1"] * 300_000 + ["one"]}, durability="fast")
+    result = bad.sql("SELECT CAST(x AS INT) AS x FROM this")
+    with pytest.raises(InvalidArgumentError, match=r"sql: .*Could not convert string 'one'"):
+        for _ in result.to_batches():
+            pass
+
+
+def test_an_answer_takes_values_and_tells_their_types(table: Table) -> None:
+    """Those of the columns they are compared with; left out they are NULL."""
+    query = (
+        "SELECT count(*) AS n FROM this WHERE id BETWEEN $1 AND $2 AND this.CITY IN ($3, $4) "
+        "AND $5 LIKE 'x%' LIMIT $6"
+    )
+    scans = {("this",): table.scan()}
+    values = {"1": 10, "2": 19, "3": "Rome", "5": "xy", "6": 1}
+    result = SqlResult(query, scans, where="here", parameters=values)
+    kinds = [pa.int64(), pa.int64(), pa.string(), pa.string(), pa.string(), pa.int64()]
+    assert list(result.parameter_types.values()) == kinds
+    assert result.to_arrow().to_pylist() == [{"n": 5}]
+    assert pickle.loads(pickle.dumps(result)).to_arrow().to_pylist() == [{"n": 5}]
+    named = SqlResult("SELECT $b AS x, $a AS y;", {}, where="here", parameters={"a": 1, "b": 2})
+    assert list(named.parameter_types) == ["b", "a"]
+    assert named.to_arrow().to_pylist() == [{"x": 2, "y": 1}]
+    with pytest.raises(InvalidArgumentError, match=r"here: .*Values were not provided"):
+        SqlResult("SELECT ?", {}, where="here")
