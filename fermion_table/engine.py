@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.merging.primary_key import PrimaryKey, primary_key_of, required_key
     from fermion_table.metadata.consumers import Consumer
     from fermion_table.metadata.snapshot import Effort
+    from fermion_table.mirrors.copies import CopyTask
+    from fermion_table.mirrors.publish import Publication
     from fermion_table.operations.assignments import LiteralValue
     from fermion_table.operations.column_task import ColumnTask, FinishedFile
     from fermion_table.operations.computed_columns import FinishedColumns
@@ -81,6 +83,7 @@ __getattr__ = load_when_asked_for(
         "CompactionMessage": "compaction.task",
         "CompactionTask": "compaction.task",
         "Consumer": "metadata.consumers",
+        "CopyTask": "mirrors.copies",
         "DataWriter": "writing.data_writer",
         "DroppedTable": "expiry.drop",
         "Effort": "metadata.snapshot",
@@ -101,6 +104,7 @@ __getattr__ = load_when_asked_for(
         "PinnedTable": "catalog.snapshots",
         "PrimaryKey": "merging.primary_key",
         "PruningStep": "planning.plan",
+        "Publication": "mirrors.publish",
         "SOURCE": "operations.merge_clauses",
         "SchemaChange": "schema.difference",
         "SchemaMerge": "commit.schema_versions",
@@ -149,6 +153,7 @@ __all__ = [
     "CompactionMessage",
     "CompactionTask",
     "Consumer",
+    "CopyTask",
     "DataWriter",
     "DroppedTable",
     "Effort",
@@ -168,6 +173,7 @@ __all__ = [
     "PinnedTable",
     "PrimaryKey",
     "PruningStep",
+    "Publication",
     "SchemaChange",
     "SchemaMerge",
     "SchemaUpdate",

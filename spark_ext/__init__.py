@@ -3,8 +3,8 @@
 - Set a session up: `configure`, `register`, `install_catalog`.
 - Read: `read_table`, `read_changes`, `training_frame`. Write: `append`, `overwrite`, `upsert`,
   `merge`, `write`.
-- Maintain: `compact`, `expire`, `remove_orphans`, `add_columns_with`. Convert: `from_parquet`,
-  `to_parquet`.
+- Maintain: `compact`, `expire`, `remove_orphans`, `add_columns_with`, `mirror`. Convert:
+  `from_parquet`, `to_parquet`.
 """
 
 from spark_ext.catalog import configure, install_catalog
@@ -14,6 +14,7 @@ from spark_ext.datasource.source import register
 from spark_ext.maintenance.columns import add_columns_with
 from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans
+from spark_ext.maintenance.mirroring import mirror
 from spark_ext.merging.builder import merge
 from spark_ext.reading.changes import read_changes
 from spark_ext.reading.table import read_table
@@ -30,6 +31,7 @@ __all__ = [
     "from_parquet",
     "install_catalog",
     "merge",
+    "mirror",
     "overwrite",
     "read_changes",
     "read_table",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
 
 from fermion.cli import add_storage_options, storage_options
+from fermion_table.moments import age_of
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
 
@@ -24,6 +29,43 @@ def add_version(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="a snapshot id, a tag, a branch, main~3, or a time (default: the latest)",
     )
+
+
+def add_watch(parser: argparse.ArgumentParser, interval: str) -> None:
+    """Add ``--watch``, with the interval that it has without a value."""
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=interval,
+        metavar="INTERVAL",
+        help=f"do it again and again, with this time between, until SIGTERM (default: {interval})",
+    )
+
+
+def every(arguments: argparse.Namespace, do: Callable[[threading.Event], bool]) -> bool:
+    """Do something once, or with ``--watch`` until SIGTERM; what it returned the last time.
+
+    Parameters
+    ----------
+    do
+        Takes what is set when the signal comes.
+    """
+    wait = None if arguments.watch is None else age_of(arguments.watch, "--watch")
+    stop = threading.Event()
+    previous = signal.getsignal(signal.SIGTERM)
+
+    def stopped(*_: Any) -> None:
+        stop.set()
+        signal.signal(signal.SIGTERM, previous)  # a second one ends the process at once
+
+    signal.signal(signal.SIGTERM, stopped)
+    try:
+        while True:
+            is_ok = do(stop)
+            if wait is None or stop.wait(max(wait.total_seconds(), 0)):
+                return is_ok
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def open_table(arguments: argparse.Namespace) -> Table:

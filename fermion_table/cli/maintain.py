@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,11 +12,10 @@ from fermion.cli import storage_options
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_table, add_watch, every, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.maintenance import MaintenanceStep
-from fermion_table.moments import age_of
 from fermion_table.schema.properties import maintenance_policy
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.maintaining import maintenance_steps
@@ -38,35 +36,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="instead of the tables' properties, such as snapshot_age=30d; may be repeated",
     )
-    parser.add_argument(
-        "--watch",
-        nargs="?",
-        const="1h",
-        metavar="INTERVAL",
-        help="do it again and again, with this time between, until SIGTERM (default: 1h)",
-    )
+    add_watch(parser, "1h")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Maintain tables; the exit status: 1 if a table or a step failed in the last round."""
-    wait = None if arguments.watch is None else age_of(arguments.watch, "--watch")
     policy = dict(map(_setting, arguments.policy))
     maintenance_policy({}, policy)
-    stop = threading.Event()
-    previous = signal.getsignal(signal.SIGTERM)
-
-    def stopped(*_: Any) -> None:
-        stop.set()
-        signal.signal(signal.SIGTERM, previous)  # a second one ends the process at once
-
-    signal.signal(signal.SIGTERM, stopped)
-    try:
-        while True:
-            is_ok = _round(arguments, policy, console, stop)
-            if wait is None or stop.wait(max(wait.total_seconds(), 0)):
-                return 0 if is_ok else FOUND_PROBLEM
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    is_ok = every(arguments, lambda stop: _round(arguments, policy, console, stop))
+    return 0 if is_ok else FOUND_PROBLEM
 
 
 def _setting(text: str) -> tuple[str, str]:
