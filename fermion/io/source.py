@@ -76,6 +76,8 @@ class KeptMemory:
             pages = mmap.mmap(
                 -1, -(-size // _GRAIN) * _GRAIN, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
             )
+            if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux: one page fault for 2 MiB instead of 512
+                pages.madvise(mmap.MADV_HUGEPAGE)
             piece = np.frombuffer(pages, np.uint8)
             if len(piece) + sum(map(len, self._pieces)) <= KEPT_BYTES_MAX:
                 self._pieces.append(piece)

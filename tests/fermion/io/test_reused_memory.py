@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -94,3 +97,28 @@ def test_results_that_are_views_of_what_was_read_stay_as_they_are(tmp_path, monk
         assert file.read().equals(table)
     for name, part in zip("abcdabcd", found, strict=True):
         assert part.equals(table.select([name]))
+
+
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+@pytest.mark.skipif(
+    not HUGE_PAGES.exists() or "[never]" in HUGE_PAGES.read_text(),
+    reason="this kernel has no huge pages for memory that asks for them",
+)
+def test_reads_of_more_than_what_is_kept_cause_few_page_faults(tmp_path):
+    """Counted by the system, which clears 4 KiB at each of them, or 2 MiB of huge pages."""
+    columns = {
+        f"f{place}": np.random.default_rng(place).normal(size=700_000) for place in range(15)
+    }
+    path = tmp_path / "a.fermion"
+    fermion.write_table(pa.table(columns), path, durable=False)
+    stored = path.stat().st_size
+    assert stored > 2 * KEPT_BYTES_MAX
+    faults = []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        with fermion.open(path) as file:
+            file.read()
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert min(faults[1:]) < stored / 4096 / 2
