@@ -63,7 +63,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick docs clean setup setup-spark java
+.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-paimon docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -108,6 +108,11 @@ soak: java setup-spark
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz
 	@$(RUN)/python -m tests.soak
 	@HYPOTHESIS_PROFILE=soak $(RUN)/python -m pytest -q -m slow tests $(SOAKED)
+
+# Beside the other formats that pypaimon writes.
+bench-paimon: $(PYPAIMON_READY)
+	@$(PYPAIMON)/bin/python -m pip install -qq --disable-pip-version-check "vortex-data>=0.90" "paimon-mosaic>=0.2" "tpchgen-cli>=4.0"
+	@$(PYPAIMON)/bin/python -m benchmarks.paimon_formats
 
 bench: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks

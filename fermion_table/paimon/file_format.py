@@ -16,6 +16,8 @@ from fermion_table.paimon.source import load_pypaimon
 
 IDENTIFIER = "fermion"
 """Of the format, and the suffix of its files."""
+_BATCH_ROWS_MIN = 16_384
+"""pypaimon asks for 1,024, whose cost for each batch is more than that of their rows."""
 
 
 def register() -> None:
@@ -141,12 +143,14 @@ class FileReader:
         self._file = fermion.open(place or _PaimonSource(file_io, file_path))
         present = set(self._file.schema.names)
         self._schema = PyarrowFieldParser.from_paimon_schema(read_fields)
+        stored = {field.name: field.type for field in self._file.schema}
+        self._is_as_stored = all(stored.get(field.name) == field.type for field in self._schema)
         known = set(predicate_fields or ()) <= present
         self._batches = self._read(
             [name for name in self._schema.names if name in present],
             push_down_predicate if known else None,
             shard_range if row_indices is None else row_indices,
-            batch_size,
+            max(batch_size, _BATCH_ROWS_MIN),
         )
 
     def _read(
@@ -169,24 +173,15 @@ class FileReader:
     def read_arrow_batch(self) -> pa.RecordBatch | None:
         """The next rows; None: there are no more."""
         batch = next(self._batches, None)
-        if batch is None:
-            return None
-        columns = []
-        for field in self._schema:
-            at = batch.schema.get_field_index(field.name)
-            if at < 0:
-                columns.append(pa.nulls(batch.num_rows, field.type))
-            elif batch.schema.field(at).type == field.type:
-                columns.append(batch.column(at))
-            else:
-                columns.append(batch.column(at).cast(field.type))
-        if not columns:
+        if batch is None or self._is_as_stored:
             return batch
-        fields = [
-            pa.field(field.name, field.type, field.nullable or columns[at].null_count > 0)
-            for at, field in enumerate(self._schema)
+        columns = [
+            pa.nulls(batch.num_rows, field.type)
+            if field.name not in batch.schema.names
+            else batch.column(field.name).cast(field.type)
+            for field in self._schema
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        return pa.RecordBatch.from_arrays(columns, names=self._schema.names)
 
     def close(self) -> None:
         """Release the file."""
