@@ -166,8 +166,9 @@ test-clients: java setup
 
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
+		tests/fermion_table/training/test_consumers.py \
 		tests/fermion_table/scanning/test_arrow_dataset.py tests/test_examples.py \
-		-k "torch_dataset or other_libraries or train_model or datafusion"
+		-k "torch_dataset or consumers or other_libraries or train_model or datafusion"
 
 # What every user needs, the README, the page on Spark and the demo. Two files at once: each has a JVM.
 ON_SPARKS := $(addprefix tests/spark_ext/,test_versions.py test_types.py datasource writing/test_append.py \

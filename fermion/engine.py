@@ -60,7 +60,12 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.training.blocks import Units as TrainingUnits
     from fermion.training.epoch import Last
     from fermion.training.order import Shuffle
-    from fermion.training.reader import TrainingOptions, TrainingReader, TrainingStats
+    from fermion.training.reader import (
+        EpochBatches,
+        TrainingOptions,
+        TrainingReader,
+        TrainingStats,
+    )
     from fermion.writing.file_copy import copy_file
 
 __getattr__ = load_when_asked_for(
@@ -94,6 +99,7 @@ __getattr__ = load_when_asked_for(
         "TrainingOptions": "training.reader",
         "TrainingReader": "training.reader",
         "TrainingStats": "training.reader",
+        "EpochBatches": "training.reader",
         "TrainingUnits": "training.blocks:Units",
         "copied_array": "columns.arrow_input",
         "copy_file": "writing.file_copy",
@@ -131,6 +137,7 @@ __all__ = [
     "BatchCopier",
     "BlockRows",
     "BoundedCache",
+    "EpochBatches",
     "FileBlocks",
     "InputFiles",
     "Last",

@@ -90,7 +90,8 @@ class TrainingBatch:
     def to_torch(self) -> dict[str, torch.Tensor | pa.Array]:
         """Tensors by name, which share memory with the columns where torch has their type.
 
-        Lists of numbers become jagged nested tensors. Other columns stay as they are.
+        Dates, timestamps and durations are ``int64`` in units of their columns; lists of numbers
+        become jagged nested tensors. Other columns stay as they are.
         """
         import torch  # optional, and slow to import
 
@@ -309,6 +310,8 @@ def _as_arrow(values: Values, kind: pa.DataType, nulls: np.ndarray | None) -> pa
 
 def _as_tensor(values: Values, torch: Any) -> Any:
     if isinstance(values, np.ndarray):
+        if values.dtype.kind in "mM":  # torch has no times
+            values = values.view(np.int64)
         return torch.from_numpy(values) if values.dtype.kind in "biuf" else values
     kind = values.type
     is_list = pat.is_list(kind) or pat.is_large_list(kind)

@@ -92,14 +92,17 @@ class SlotEpoch:
         for piece in pieces:
             self._begin(piece)
         rows = []
+        wanted: dict[int, set[int]] = {}
         for piece in pieces:
             of_lane = self._windows[piece.lane]
             window = of_lane[piece.window]
             if isinstance(window, Future):
                 window = of_lane[piece.window] = window.result()
-                for number in [number for number in of_lane if number < piece.window]:
-                    del of_lane[number]
             rows.append((window, window.bounds(piece.start, piece.stop)))
+            wanted.setdefault(piece.lane, set()).update((piece.window, piece.window + 1))
+        for lane, numbers in wanted.items():
+            for number in self._windows[lane].keys() - numbers:
+                del self._windows[lane][number]
         return rows
 
     def _pieces(self, place: int) -> list[Piece]:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow as pa
 from fermion.arguments import flag, integer
 from fermion.display import facts_repr
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion.forks import ThreadPool, cached_property
+from fermion.forks import Lock, PerProcess, ThreadPool, cached_property
 from fermion.io.read_ahead import iterate_ahead
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.progress import Report, shown_bar
@@ -41,6 +42,8 @@ from fermion.training.epoch import Epoch, Last, Share, SlotEpoch, UnitEpoch
 from fermion.training.order import EpochOrder, Shuffle, UnitOrder
 
 if TYPE_CHECKING:
+    import datasets
+
     from fermion.training.torch_dataset import TorchDataset
 
 BATCHES_AHEAD = 2
@@ -319,21 +322,54 @@ class TrainingReader:
         try:
             while (end := steps.step_end(place)) is not None:
                 if step % workers == worker:
-                    rows = steps.rows(place)
-                    yield make_batch(self.schema, rows, self._rule, epoch=epoch, step=step), end
+                    yield self._batch(steps, place, epoch, step), end
                 place, step = end, step + 1
         finally:
             steps.close()
+
+    def _batch(self, steps: Epoch, place: int, epoch: int, step: int) -> TrainingBatch:
+        return make_batch(self.schema, steps.rows(place), self._rule, epoch=epoch, step=step)
+
+    def _step_starts(self, epoch: int) -> np.ndarray:
+        """Where each step of an epoch begins: ``int64``."""
+        if self._options.shuffle != "batches":
+            return np.arange(len(self)) * self._share.step_rows
+        steps, starts = self._make_epoch(epoch), [0]
+        while (end := steps.step_end(starts[-1])) is not None:
+            starts.append(end)
+        return np.array(starts[:-1], np.int64)
+
+    def batches(self, epoch: int) -> EpochBatches:
+        """The batches of an epoch by their numbers, as map-style datasets take a sequence.
+
+        Parameters
+        ----------
+        epoch
+            Its number, from 0.
+        """
+        return EpochBatches(self, integer(epoch, "epoch", minimum=0))
+
+    def hugging_face_dataset(self, epoch: int = 0) -> datasets.IterableDataset:
+        """The rows of an epoch as an `IterableDataset` of Hugging Face, whose state is exact.
+
+        Its shards are the batches: `state_dict` and `load_state_dict` go on at any row without
+        reading what came before, and workers of a ``DataLoader`` share the batches.
+
+        Parameters
+        ----------
+        epoch
+            Its number, from 0.
+        """
+        from fermion.training.hugging_face import dataset_of  # optional, and slow to import
+
+        return dataset_of(self.batches(epoch), self.schema)
 
     def __len__(self) -> int:
         """Batches of an epoch, the same for every rank."""
         if self._options.shuffle != "batches":
             rows, step_rows = int(self._source.slots.sum()), self._share.step_rows
             return rows // step_rows if self._options.last == "drop" else -(-rows // step_rows)
-        steps, place, count = self._make_epoch(0), 0, 0
-        while (end := steps.step_end(place)) is not None:
-            place, count = end, count + 1
-        return count
+        return len(self._step_starts(0))
 
     def count(self) -> int:
         """Rows of an epoch, of all ranks; reads the columns of a filter, and keys to be merged."""
@@ -430,6 +466,62 @@ class TrainingReader:
             "at": f"epoch {self._epoch}, step {self._step}",
         }
         return facts_repr("TrainingReader", facts)
+
+
+class EpochBatches:
+    """The batches of an epoch by their numbers: ``batches[7]`` is what its eighth step gives.
+
+    A sequence, as map-style datasets of PyTorch and Grain's ``MapDataset.source`` take one. Any
+    batch is computed; those near the last one that was asked for are in memory already. Processes
+    and threads may share it; a pickle holds no rows. Make one with `TrainingReader.batches`.
+
+    Parameters
+    ----------
+    reader
+        Whose rank's batches.
+    epoch
+        Number of the epoch.
+    """
+
+    def __init__(self, reader: TrainingReader, epoch: int) -> None:
+        self._reader, self.epoch = reader, epoch
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[EpochBatches], tuple[TrainingReader, int]]:
+        return type(self), (self._reader, self.epoch)
+
+    @cached_property
+    def _steps(self) -> PerProcess[Epoch]:
+        return PerProcess(partial(self._reader._make_epoch, self.epoch))
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return self._reader._step_starts(self.epoch)
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __getitem__(self, step: int) -> TrainingBatch:
+        """A batch; numbers below 0 count from the end.
+
+        Raises
+        ------
+        IndexError
+            The epoch has no such step.
+        TypeError
+            No integer.
+        """
+        wanted, steps = integer(step, "step"), len(self)
+        if not -steps <= wanted < steps:
+            raise IndexError(f"step {wanted}: epoch {self.epoch} has {steps} batches")
+        wanted %= steps
+        with self._lock.get():
+            return self._reader._batch(
+                self._steps.get(), int(self._places[wanted]), self.epoch, wanted
+            )
+
+    def __repr__(self) -> str:
+        return f"EpochBatches of epoch {self.epoch}: {len(self)} of {self._reader!r}"
 
 
 def _reader_at(

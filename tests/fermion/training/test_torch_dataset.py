@@ -19,6 +19,7 @@ PROGRAM = """
 import itertools, sys, warnings
 import torch
 from fermion_table import Table
+from fermion_table.training import FeatureSource, training_frame
 from torch.utils.data import DataLoader
 
 warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than processors
@@ -31,18 +32,41 @@ def main():
         [batch["x"].tolist() for batch in scan.training(batch_rows=70, seed=4).epoch(number)]
         for number in range(2)
     ]
-    for how, workers in (("fork", 3), ("spawn", 2), ("forkserver", 2)):
+    kinds = [
+        (None, 0, False), ("fork", 4, False), ("fork", 2, True), ("spawn", 2, True),
+        ("forkserver", 4, True),
+    ]
+    for how, workers, persistent in kinds:
         dataset = scan.training(batch_rows=70, seed=4).torch_dataset()
         loader = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=how,
-            persistent_workers=how != "fork",
+            persistent_workers=persistent,
         )
-        for epoch in range(2):
+        for epoch in (1, 0):
             dataset.set_epoch(epoch)
             found = [batch["x"].tolist() for batch in loader]
-            assert found == expected[epoch], (how, epoch)
-        assert len(list(itertools.islice(loader, 2))) == 2  # left early
+            assert found == expected[epoch], (how, workers, persistent, epoch)
         assert len(loader) == len(expected[0])
+        assert len(list(itertools.islice(loader, 2))) == 2  # left early
+        assert [batch["x"].tolist() for batch in loader] == expected[0], (how, persistent)
+    rows = torch.utils.data.DataLoader(
+        scan.training(batch_rows=70, seed=4).batches(1), batch_size=None, num_workers=2,
+        collate_fn=dict,
+    )
+    assert [batch["x"].tolist() for batch in rows] == expected[1]  # a map-style dataset
+    frame = training_frame(
+        Table.open(sys.argv[1]).scan(columns=["x", "at"]),
+        [FeatureSource(Table.open(sys.argv[1]), keys=["x"], time="at", columns=["y"])],
+    )
+    reader = frame.training(batch_rows=70, seed=4)
+    joined = [batch["y"].tolist() for batch in reader.epoch(0)]
+    for how in ("fork", "spawn"):
+        dataset = reader.torch_dataset()
+        dataset.set_epoch(0)
+        loader = DataLoader(
+            dataset, batch_size=None, num_workers=2, multiprocessing_context=how
+        )
+        assert [batch["y"].tolist() for batch in loader] == joined, how
 
 
 if __name__ == "__main__":
@@ -67,9 +91,11 @@ dist.destroy_process_group()
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    table = Table.create(tmp_path / "t", pa.schema([("x", pa.int64())]))
+    schema = pa.schema([("x", pa.int64()), ("at", pa.timestamp("us")), ("y", pa.int64())])
+    table = Table.create(tmp_path / "t", schema)
     for start in range(0, 1_000, 200):
-        table.append({"x": range(start, start + 200)})
+        rows = np.arange(start, start + 200)
+        table.append({"x": rows, "at": rows.astype("M8[us]"), "y": rows})
     table.delete("x = 50")
     return table
 
@@ -139,6 +165,8 @@ def test_columns_become_tensors_of_their_types(tmp_path: Path) -> None:
         "vector": pa.FixedSizeListArray.from_arrays(np.arange(6, dtype=np.int16), 2),
         "items": [[1, 2], [], [3]],
         "text": ["a", "b", "c"],
+        "at": np.array([5, 6, 7], "M8[ms]"),
+        "day": pa.array([1, 2, 3], pa.date32()),
     }
     table = Table.create(tmp_path / "t", rows)
     (batch,) = table.scan().training(batch_rows=3, shuffle=None)
@@ -148,4 +176,6 @@ def test_columns_become_tensors_of_their_types(tmp_path: Path) -> None:
     assert tensors["flag"].dtype == torch.bool
     assert tensors["vector"].shape == (3, 2)
     assert [item.tolist() for item in tensors["items"].unbind()] == [[1, 2], [], [3]]
+    assert tensors["at"].tolist() == [5, 6, 7]
+    assert tensors["day"].dtype == torch.int64
     assert tensors["text"].to_pylist() == ["a", "b", "c"]
