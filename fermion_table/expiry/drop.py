@@ -25,6 +25,7 @@ from fermion_table.storage.paths import (
     BRANCH_DIRECTORY,
     DATA_DIRECTORY,
     PENDING_DIRECTORY,
+    SCHEMA_DIRECTORY,
     TAG_DIRECTORY,
     expired_directory,
     is_own_file,
@@ -37,6 +38,8 @@ from fermion_table.storage.store import AtomicStore, StoredObject
 
 LOCATIONS_SHOWN = 5
 """Clones, or other tables, that a refused drop names."""
+FIRST_SCHEMAS = f"{SCHEMA_DIRECTORY}/0-"
+"""What names of schemas begin with that tables are made with."""
 DROP_PASSES = 3
 """How often a directory is listed again for what writers have stored meanwhile."""
 
@@ -167,8 +170,12 @@ def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int,
     """
     kept = pointers.first_kept(store)
     files = total = 0
-    for _ in range(1 if dry_run else DROP_PASSES):
+    for number in range(1 if dry_run else DROP_PASSES):
         own = [item for item in store.list() if is_own_file(item.path)]
+        if number:  # as the table is gone, somebody may make another one here
+            if table_exists(store):
+                break
+            own = [item for item in own if not item.path.startswith(FIRST_SCHEMAS)]
         files, total = files + len(own), total + sum(item.size for item in own)
         if dry_run or not own:
             break

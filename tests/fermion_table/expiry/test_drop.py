@@ -6,11 +6,14 @@ import contextlib
 import os
 from datetime import timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 import pyarrow as pa
 import pytest
 
 from fermion_table import Table, TableNotFound, UnsafeStorage, drop_table
+from fermion_table.commit import commit
+from fermion_table.expiry.drop import delete_own_files
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import is_own_file, is_own_folder
 
@@ -113,6 +116,37 @@ def test_a_drop_that_stops_leaves_a_table_that_verifies_or_none(table_path, monk
     assert not Table.exists(table_path)
     Table.create(table_path, SCHEMA).append({"k": ["n"], "v": [1]})
     assert Table.open(table_path).scan().count() == 1
+
+
+@pytest.mark.parametrize("is_done_first", [True, False])
+def test_a_table_made_where_another_is_being_dropped_keeps_its_schema(
+    table_path, monkeypatch, is_done_first
+):
+    """It is made while the drop lists the directory again: wholly, or up to its first snapshot."""
+    Table.create(table_path, SCHEMA)
+    list_files, publish, lists = LocalStore.list, commit.create_snapshot_file, []
+    stored, dropped = Event(), Event()
+
+    def publish_late(*arguments):
+        stored.set()
+        assert is_done_first or dropped.wait(20)
+        return publish(*arguments)
+
+    def listing(store, *prefix):
+        lists.extend([store] if not prefix else [])
+        if len(lists) == 2 and not creation.ident:
+            creation.start()
+            creation.join() if is_done_first else stored.wait(20)
+        return list_files(store, *prefix)
+
+    creation = Thread(target=lambda: Table.create(table_path, SCHEMA))
+    monkeypatch.setattr(commit, "create_snapshot_file", publish_late)
+    monkeypatch.setattr(LocalStore, "list", listing)
+    delete_own_files(LocalStore(table_path))
+    dropped.set()
+    creation.join()
+    assert len(lists) >= 2
+    assert Table.open(table_path).schema.names == SCHEMA.names
 
 
 def test_names_of_other_forms_are_foreign():
