@@ -77,12 +77,17 @@ class ScanRequest(TableRequest, kw_only=True):
     def scan(self, table: Table, **version: Any) -> Scan:
         """The scan, under the schema that the table has now."""
         names = [] if self.aggregates else [(name,) for name, _ in self.columns]
+        chosen = self.chosen(table)
+        return table.scan(columns=names, filter=chosen, schema="current", **version)
+
+    def chosen(self, table: Table) -> Expression | None:
+        """All filters as one; None: all rows."""
         schema = table.schema.to_arrow(field_ids=False)
         chosen: Expression | None = None
         for node in self.filters:
             one = flink_filter(node, schema)
             chosen = one if chosen is None else chosen & one
-        return table.scan(columns=names, filter=chosen, schema="current", **version)
+        return chosen
 
 
 class Filters(TableRequest, tag="filters", kw_only=True):
@@ -179,7 +184,7 @@ class Read(ScanRequest, tag="read", kw_only=True):
                 raise InvalidArgumentError(f"{self.path}: the aggregates are not known any more")
             return Rows(target, iter([row_of(values, target)]))
         batches = self._batches(scan, splits_from_text(self.split), target)
-        return Rows(target, _window(batches, self.skip, self.limit))
+        return Rows(target, window(batches, self.skip, self.limit))
 
     def _scan(self, worker: Worker) -> Scan:
         """The scan, which is the same for all splits."""
@@ -198,7 +203,7 @@ class Read(ScanRequest, tag="read", kw_only=True):
                 yield from convert_batches(batch, target, UnsupportedByFlink)
 
 
-def _window(
+def window(
     batches: Iterator[pa.RecordBatch], skip: int, limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Rows from one on, up to another, in batches of a size that suits Flink."""

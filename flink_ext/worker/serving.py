@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import fermion
 from flink_ext import requests
-from flink_ext.worker import catalog, reading, tables, writing
+from flink_ext.worker import catalog, following, reading, tables, writing
 
 
 class Version(requests.Request, tag="version", kw_only=True):
@@ -35,6 +35,10 @@ KINDS: tuple[type[requests.Request], ...] = (
     reading.Aggregates,
     reading.Plan,
     reading.Read,
+    following.Begin,
+    following.RecordConsumer,
+    following.PlanChanges,
+    following.ReadChanges,
     writing.OpenSink,
     writing.Write,
     writing.Prepare,

@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion_table import Scan, Table
+from fermion_table.engine import ChangeScan, ChangeSplit
 from flink_ext.requests import Request
 from flink_ext.types import arrow_field, flink_type
 
@@ -28,12 +29,15 @@ class Worker(AbstractContextManager["Worker"]):
     ----------
     scans
         The last scan, by what it was asked for: the splits of a scan come one after the other.
+    changes
+        The same of changes, with their splits by place.
     sink
         What rows are written to; None: nothing was opened.
     """
 
     def __init__(self) -> None:
         self.scans: dict[bytes, Scan] = {}
+        self.changes: dict[bytes, tuple[ChangeScan, dict[str, list[ChangeSplit]]]] = {}
         self.sink: Any = None
 
     def __enter__(self) -> Self:

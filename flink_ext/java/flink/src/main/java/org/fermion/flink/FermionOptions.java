@@ -1,5 +1,6 @@
 package org.fermion.flink;
 
+import java.time.Duration;
 import java.util.Set;
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.ConfigOptions;
@@ -24,12 +25,22 @@ final class FermionOptions {
     static final ConfigOption<String> TAG = text("scan.tag", "Read the snapshot of this tag.");
     static final ConfigOption<String> TIMESTAMP =
             text("scan.timestamp", "Read the latest snapshot of this time: ISO text, or milliseconds since 1970.");
+    static final ConfigOption<String> MODE = ConfigOptions.key("scan.mode").stringType().noDefaultValue()
+            .withDescription("Of streams: latest-full (the rows of a snapshot, then what changes), latest (what changes "
+                    + "from now on), from-snapshot (what has changed since the snapshot that is named).");
+    static final ConfigOption<Duration> POLL_INTERVAL = ConfigOptions.key("scan.poll-interval")
+            .durationType().defaultValue(Duration.ofSeconds(1)).withDescription("How often streams look for snapshots.");
+    static final ConfigOption<String> DELETES = text("scan.deletes",
+            "What streams of append tables do where rows were deleted: fail (unless told otherwise), ignore, emit.");
+    static final ConfigOption<String> CONSUMER =
+            text("consumer-id", "A name under which a stream keeps what it has yet to read from expiring.");
     static final ConfigOption<String> COMMIT_USER =
             text("sink.commit-user", "Who commits; without it a new identity for each job.");
 
     /** What a statement may say of a table, beside its properties. */
     static final Set<ConfigOption<?>> OF_TABLES =
-            Set.of(PYTHON, STORAGE_OPTIONS, BRANCH, SNAPSHOT_ID, TAG, TIMESTAMP, COMMIT_USER);
+            Set.of(PYTHON, STORAGE_OPTIONS, BRANCH, SNAPSHOT_ID, TAG, TIMESTAMP, MODE, POLL_INTERVAL, DELETES, CONSUMER,
+                    COMMIT_USER);
 
     private FermionOptions() {}
 

@@ -5,6 +5,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import org.apache.flink.api.connector.source.SourceSplit;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
@@ -16,11 +17,26 @@ import org.apache.flink.core.io.SimpleVersionedSerializer;
  * @param sequence splits of one reader are read in this order, also after a restore
  * @param request fields of the request for its rows, a JSON object: see {@link FermionSource}
  * @param emitted rows that were emitted; of the state of a checkpoint
+ * @param place of a stream: where it stands among the others
  */
-record FermionSplit(String splitId, long sequence, String request, long emitted) implements SourceSplit {
+record FermionSplit(String splitId, long sequence, String request, long emitted, Place place)
+        implements SourceSplit, Serializable {
+    private static final long serialVersionUID = 1L;
+
+    /**
+     * Where a split of a stream stands among the others.
+     *
+     * @param phase splits of later phases wait until those of earlier ones are read
+     * @param owner splits of one owner go to one reader, in their order; -1: any reader
+     * @param position the snapshot that it needs, and all later ones
+     */
+    record Place(long phase, int owner, long position) implements Serializable {
+        private static final long serialVersionUID = 1L;
+        static final Place NONE = new Place(0, -1, 0);
+    }
 
     FermionSplit after(long rows) {
-        return new FermionSplit(splitId, sequence, request, rows);
+        return new FermionSplit(splitId, sequence, request, rows, place);
     }
 
     static void write(DataOutputStream out, FermionSplit split) throws IOException {
@@ -30,13 +46,17 @@ record FermionSplit(String splitId, long sequence, String request, long emitted)
         out.writeInt(request.length);
         out.write(request);
         out.writeLong(split.emitted);
+        out.writeLong(split.place.phase);
+        out.writeInt(split.place.owner);
+        out.writeLong(split.place.position);
     }
 
     static FermionSplit read(DataInputStream in) throws IOException {
         String splitId = in.readUTF();
         long sequence = in.readLong();
         String request = new String(in.readNBytes(in.readInt()), StandardCharsets.UTF_8);
-        return new FermionSplit(splitId, sequence, request, in.readLong());
+        return new FermionSplit(splitId, sequence, request, in.readLong(),
+                new Place(in.readLong(), in.readInt(), in.readLong()));
     }
 
     /** Writes splits for checkpoints and readers. */

@@ -59,7 +59,9 @@ public final class FermionTableFactory implements DynamicTableSourceFactory, Dyn
     public DynamicTableSource createDynamicTableSource(Context context) {
         Map<String, String> options = options(context);
         TableAccess table = access(options, context);
-        return new FermionTableSource(table, ScanVersion.of(options), context.getPhysicalRowDataType(),
+        ScanVersion version = ScanVersion.of(options);
+        StreamSettings stream = StreamSettings.of(options, table, version, context.getConfiguration());
+        return new FermionTableSource(table, version, stream, context.getPhysicalRowDataType(),
                 parallelism(options, FactoryUtil.SOURCE_PARALLELISM));
     }
 

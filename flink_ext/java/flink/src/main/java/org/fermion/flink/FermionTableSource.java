@@ -7,6 +7,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
+import org.apache.flink.api.connector.source.Source;
 import org.apache.flink.table.api.TableException;
 import org.apache.flink.table.connector.ChangelogMode;
 import org.apache.flink.table.connector.source.DynamicTableSource;
@@ -16,12 +18,13 @@ import org.apache.flink.table.connector.source.abilities.SupportsAggregatePushDo
 import org.apache.flink.table.connector.source.abilities.SupportsFilterPushDown;
 import org.apache.flink.table.connector.source.abilities.SupportsLimitPushDown;
 import org.apache.flink.table.connector.source.abilities.SupportsProjectionPushDown;
+import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.expressions.AggregateExpression;
 import org.apache.flink.table.expressions.ResolvedExpression;
 import org.apache.flink.table.types.DataType;
 import org.apache.flink.table.types.logical.RowType;
 
-/** SELECT from one snapshot, with what Python can do of it pushed down. */
+/** SELECT from one snapshot, or from it and what changes later, with what Python can do of it pushed down. */
 final class FermionTableSource implements ScanTableSource, SupportsProjectionPushDown, SupportsFilterPushDown,
         SupportsLimitPushDown, SupportsAggregatePushDown {
     /** Flink's functions have no common names; these are the beginnings of their classes'. */
@@ -29,18 +32,22 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
 
     private final TableAccess table;
     private final ScanVersion version;
+    private final StreamSettings stream;
     private final Integer parallelism;
     private final ObjectNode scan;
     private DataType type;
 
-    FermionTableSource(TableAccess table, ScanVersion version, DataType type, Integer parallelism) {
-        this(table, version, type, parallelism, TableAccess.JSON.createObjectNode());
+    /** A source; {@code stream} is null for the rows of one snapshot alone. */
+    FermionTableSource(
+            TableAccess table, ScanVersion version, StreamSettings stream, DataType type, Integer parallelism) {
+        this(table, version, stream, type, parallelism, TableAccess.JSON.createObjectNode());
     }
 
-    private FermionTableSource(
-            TableAccess table, ScanVersion version, DataType type, Integer parallelism, ObjectNode scan) {
+    private FermionTableSource(TableAccess table, ScanVersion version, StreamSettings stream, DataType type,
+            Integer parallelism, ObjectNode scan) {
         this.table = table;
         this.version = version;
+        this.stream = stream;
         this.type = type;
         this.parallelism = parallelism;
         this.scan = scan;
@@ -60,7 +67,7 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
 
     @Override
     public ChangelogMode getChangelogMode() {
-        return ChangelogMode.insertOnly();
+        return stream == null ? ChangelogMode.insertOnly() : stream.changelogMode();
     }
 
     @Override
@@ -95,13 +102,15 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
 
     @Override
     public void applyLimit(long limit) {
-        scan.put("limit", limit);
+        if (stream == null) {
+            scan.put("limit", limit);
+        }
     }
 
     @Override
     public boolean applyAggregates(
             List<int[]> groupingSets, List<AggregateExpression> aggregates, DataType produced) {
-        if (groupingSets.size() != 1 || groupingSets.get(0).length > 0) {
+        if (stream != null || groupingSets.size() != 1 || groupingSets.get(0).length > 0) {
             return false;
         }
         ArrayNode functions = TableAccess.JSON.createArrayNode();
@@ -133,14 +142,17 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
     @Override
     public ScanRuntimeProvider getScanRuntimeProvider(ScanContext context) {
         scan.set("columns", TableAccess.columns(rows()));
-        FermionSource source = new FermionSource(table, scan.toString(), version.json(), rows().getFieldCount(),
-                context.createTypeInformation(type));
+        TypeInformation<RowData> produced = context.createTypeInformation(type);
+        int columns = rows().getFieldCount();
+        Source<RowData, FermionSplit, ?> source = stream == null
+                ? new FermionSource(table, scan.toString(), version.json(), columns, produced)
+                : new StreamSource(table, scan.toString(), version.json(), stream, columns, produced);
         return parallelism == null ? SourceProvider.of(source) : SourceProvider.of(source, parallelism);
     }
 
     @Override
     public DynamicTableSource copy() {
-        return new FermionTableSource(table, version, type, parallelism, scan.deepCopy());
+        return new FermionTableSource(table, version, stream, type, parallelism, scan.deepCopy());
     }
 
     @Override

@@ -71,7 +71,7 @@ final class ScanEnumerator implements SplitEnumerator<FermionSplit, ScanEnumerat
             request.set("schema", plan.get("schema"));
             request.set("split", split);
             long number = waiting.size();
-            waiting.add(new FermionSplit("scan-" + number, number, request.toString(), 0));
+            waiting.add(new FermionSplit("scan-" + number, number, request.toString(), 0, FermionSplit.Place.NONE));
         }
         isPlanned = true;
         assign();
