@@ -118,6 +118,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
                     ("read", "read-2500"),
                     ("append", "append-5000"),
                     ("compact", "compact-5120"),
+                    ("join", "join-2500"),
                 )
             ),
         ),

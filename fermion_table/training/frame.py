@@ -373,14 +373,14 @@ def _joined(
             part.write(batches, keys)
             parts.append(part)
         for number in range(count):
-            of_labels, *of_sides = (part.read(number) for part in parts)
-            yield from _join(of_labels, time, sides, of_sides)
+            yield from _join([part.read(number) for part in parts], time, sides)
 
 
 def _join(
-    labels: pa.Table, time: str, sides: Sequence[PlannedSource], sources: Sequence[pa.Table]
+    rows_of: Sequence[pa.Table], time: str, sides: Sequence[PlannedSource]
 ) -> Iterator[pa.RecordBatch]:
-    """The same of rows that fit into memory."""
+    """The same of rows that fit into memory: labels, and those of each source."""
+    labels, *sources = rows_of
     schema, times = _with_features(labels.schema, sides), _times(labels, time)
     found = [
         newest_rows(

@@ -1,4 +1,4 @@
-"""Reading, appending and compacting much more data than memory: the address space is bounded."""
+"""Reading, appending, compacting and joining much more data than memory: bounded address space."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pytest
 MIB = 2**20
 ALLOWED = 320 * MIB
 """Address space that an operation may take beyond what the process has once all is imported."""
+ALLOWED_OF_JOIN = 448 * MIB
+"""A partition of 128 MiB is mapped, searched and copied out."""
 
 PROGRAM = """
 import sys
@@ -50,6 +52,33 @@ elif what == "append":
     with memory_limit(allowed):
         table.append(reader(mebibytes))
     total = table.scan().count()
+elif what == "join":
+    # 1 MiB is 4,096 rows of 30 features, key and time; each row is one label's features.
+    from fermion_table.training import FeatureSource, training_frame
+
+    rows, piece = 2**12, 16
+    features = [f"f_{number}" for number in range(30)]
+
+    def source(first, count):
+        ids = np.arange(first * rows, (first + count) * rows)
+        columns = {name: ids + number for number, name in enumerate(features)}
+        return pa.table({"id": ids, "time": ids.astype("M8[s]"), **columns})
+
+    table = None
+    for first in range(0, mebibytes, piece):
+        part = source(first, min(piece, mebibytes - first))
+        table = Table.create(path, part) if table is None else table
+        if first:
+            table.append(part)
+    ids = np.random.default_rng(0).permutation(mebibytes * rows)
+    labels = Table.create(path + "-labels", {"id": ids, "time": ids.astype("M8[s]")})
+    total = 0
+    pa.default_memory_pool().release_unused()
+    with memory_limit(allowed):
+        frame = training_frame(labels, [FeatureSource(table, ["id"], "time", ["f_*"])])
+        for batch in frame.to_batches():
+            total += batch.num_rows
+            assert (batch["f_7"].to_numpy() == batch["id"].to_numpy() + 7).all()
 else:
     table = Table.create(path, schema, durability="fast")
     piece = 32
@@ -66,8 +95,9 @@ assert total == mebibytes * rows, total
 
 def run(what: str, path: Path, mebibytes: int, environment: dict[str, str]) -> None:
     """Do it in a process of its own, under its limit."""
+    allowed = ALLOWED_OF_JOIN if what == "join" else ALLOWED
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, what, str(path), str(mebibytes), str(ALLOWED)],
+        [sys.executable, "-c", PROGRAM, what, str(path), str(mebibytes), str(allowed)],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2_000:]
@@ -82,14 +112,22 @@ def test_more_than_the_memory_allowed_is_worked_through(
     run(what, tmp_path / "x", 400, project_environment)
 
 
+def test_features_are_joined_in_bounded_memory(
+    tmp_path: Path, project_environment: dict[str, str]
+) -> None:
+    """700 MiB of features with their labels in random order, within 448 MiB."""
+    run("join", tmp_path / "x", 700, project_environment)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("what", "mebibytes"), [("read", 2_500), ("append", 5_000), ("compact", 5_120)]
+    ("what", "mebibytes"), [("read", 2_500), ("append", 5_000), ("compact", 5_120), ("join", 2_500)]
 )
 def test_gigabytes_are_worked_through_within_the_same_memory(
     what: str, mebibytes: int, tmp_path: Path, project_environment: dict[str, str]
 ) -> None:
     run(what, tmp_path / "x", mebibytes, project_environment)
-    done = {"read": "read", "append": "appended", "compact": "compacted"}[what]
-    print("soak:", json.dumps({f"MiB {done} within {ALLOWED // MIB} MiB": mebibytes}))
+    done = {"read": "read", "append": "appended", "compact": "compacted", "join": "joined"}[what]
+    allowed = ALLOWED_OF_JOIN if what == "join" else ALLOWED
+    print("soak:", json.dumps({f"MiB {done} within {allowed // MIB} MiB": mebibytes}))
