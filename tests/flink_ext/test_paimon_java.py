@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fermion
-from fermion_table.paimon import register
+from fermion_table.paimon import from_paimon, register
 from tests.kit.tables.paimon_java import JavaEngine, engine
 from tests.kit.tables.paimon_tables import (
     catalog_at,
@@ -196,6 +196,34 @@ def test_deletion_vectors_of_java_hide_rows_in_both_engines(catalog, java):
     few = java.rows("vectors", predicates=[build.between(0, jlong(99), jlong(101))])
     found = {int(row.getLong(0)): int(row.getInt(2)) for row in few}
     assert {key: found[key] for key in (99, 100, 101)} == {99: 99, 100: 1_000_100, 101: 1_000_101}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"deletion-vectors.enabled": "true"}], ids=["plain", "vectors"]
+)
+@pytest.mark.parametrize("is_expired", [False, True], ids=["from the first", "expired"])
+def test_a_table_that_java_compacted_is_imported(catalog, java, tmp_path, options, is_expired):
+    """Commit by commit, or from a state of compacted files, vectors and a file of level 0."""
+    name = tmp_path.name.replace("[", "_").replace("]", "_").replace("-", "_")
+    table = create(catalog, name, SCHEMA, key=["id"], options=FORMAT | {"bucket": "1"} | options)
+    for number, rows in enumerate(
+        (numbers(0, 3000), numbers(100, 200, v=50), numbers(150, 160, v=7))
+    ):
+        write(create(catalog, f"{name}_{number}", SCHEMA), rows)
+        java.copy(f"{name}_{number}", name)
+        if number < 2:
+            java.compact(name, 0)
+    snapshots = table.snapshot_manager().list_snapshots()
+    assert "COMPACT" in [each.commit_kind for each in snapshots]
+    if is_expired:
+        for snapshot in snapshots[:-1]:
+            Path(table.table_path, "snapshot", f"snapshot-{snapshot.id}").unlink()
+        Path(table.table_path, "snapshot", "EARLIEST").write_text(str(snapshots[-1].id))
+    ours = from_paimon(table, tmp_path / "ours")
+    values = {row["id"]: row["v"] for row in ours.to_arrow().to_pylist()}
+    expected = {n: n for n in range(3000)} | {n: n + 50 for n in range(100, 200)}
+    assert values == expected | {n: n + 7 for n in range(150, 160)}
+    assert len(ours.snapshots()) == (2 if is_expired else 4)
 
 
 def test_statistics_of_files_let_paimon_leave_files_out(catalog, java):

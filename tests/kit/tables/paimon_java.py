@@ -104,10 +104,16 @@ class JavaEngine:
 
 def engine(warehouse: Path) -> JavaEngine:
     """The engine; the test is skipped where it or the jar is missing."""
+    engine_jars()
+    return JavaEngine(warehouse)
+
+
+def engine_jars() -> list[Path]:
+    """The jars of the engine, and ours first; the test is skipped where they are missing."""
     for file, target in ((JAR, "paimon-jar"), (JARS, "test-pypaimon")):
         if not file.exists():
             pytest.skip(f"{file} is missing: run `make {target}`")
-    return JavaEngine(warehouse)
+    return [JAR, *sorted(JARS.glob("*.jar"))]
 
 
 @cache
@@ -115,6 +121,5 @@ def _paimon() -> Any:
     """Start Java; the package org.apache.paimon."""
     jpype = pytest.importorskip("jpype", reason="JPype is installed by make test-pypaimon")
     os.environ["FERMION_PYTHON"] = sys.executable
-    jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
-    jpype.startJVM(*OPTIONS, classpath=[str(JAR), *jars])
+    jpype.startJVM(*OPTIONS, classpath=[str(jar) for jar in engine_jars()])
     return jpype.JPackage("org").apache.paimon
