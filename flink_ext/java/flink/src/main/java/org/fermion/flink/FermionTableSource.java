@@ -27,8 +27,9 @@ import org.apache.flink.table.types.logical.RowType;
 /** SELECT from one snapshot, or from it and what changes later, with what Python can do of it pushed down. */
 final class FermionTableSource implements ScanTableSource, SupportsProjectionPushDown, SupportsFilterPushDown,
         SupportsLimitPushDown, SupportsAggregatePushDown {
-    /** Flink's functions have no common names; these are the beginnings of their classes'. */
-    private static final Map<String, String> AGGREGATES = Map.of("Count1", "count", "Min", "min", "Max", "max");
+    /** Flink's functions have no common names; these are the ends of their classes'. */
+    private static final Map<String, String> AGGREGATES =
+            Map.of("Count1AggFunction", "count", "MinAggFunction", "min", "MaxAggFunction", "max");
 
     private final TableAccess table;
     private final ScanVersion version;
@@ -116,7 +117,7 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
         ArrayNode functions = TableAccess.JSON.createArrayNode();
         for (AggregateExpression aggregate : aggregates) {
             String name = aggregate.getFunctionDefinition().getClass().getSimpleName();
-            String kind = AGGREGATES.entrySet().stream().filter(each -> name.startsWith(each.getKey()))
+            String kind = AGGREGATES.entrySet().stream().filter(each -> name.endsWith(each.getKey()))
                     .map(Map.Entry::getValue).findFirst().orElse(null);
             if (kind == null || aggregate.isDistinct() || aggregate.getFilterExpression().isPresent()) {
                 return false;
