@@ -295,4 +295,5 @@ $(FLINK_JAR): $(FLINK_SOURCES)
 	@tools/prerequisites maven
 	@echo "Building $@ with Maven; the first time it loads Flink's interfaces from Maven Central"
 	@mvn -q -B -Dmaven.repo.local=.maven -Dflink.version=$(FLINK_VERSION) -f flink_ext/java/pom.xml package
+	@cp $@ flink_ext/  # beside the package, for its wheel
 	@touch $@

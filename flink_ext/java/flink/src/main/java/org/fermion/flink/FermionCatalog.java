@@ -28,10 +28,9 @@ import org.apache.flink.table.catalog.exceptions.TableNotExistException;
 import org.apache.flink.table.factories.Factory;
 import org.fermion.worker.PythonWorker;
 
-/** The tables of a warehouse. One worker answers all questions. */
+/** The tables of a warehouse. Nothing ends a catalog that is not used any more, so it keeps no worker. */
 public final class FermionCatalog extends PlainCatalog {
     private final Map<String, String> options;
-    private PythonWorker worker;
 
     FermionCatalog(String name, Map<String, String> options) {
         super(name, options.getOrDefault(
@@ -50,11 +49,8 @@ public final class FermionCatalog extends PlainCatalog {
         return request(operation).put("namespace", table.getDatabaseName()).put("name", table.getObjectName());
     }
 
-    private synchronized JsonNode ask(ObjectNode request) {
-        try {
-            if (worker == null) {
-                worker = TableAccess.command(options).start();
-            }
+    private JsonNode ask(ObjectNode request) {
+        try (PythonWorker worker = TableAccess.command(options).start()) {
             return worker.call(request);
         } catch (IOException error) {
             throw new CatalogException(error.getMessage(), error);
@@ -73,12 +69,7 @@ public final class FermionCatalog extends PlainCatalog {
     }
 
     @Override
-    public synchronized void close() {
-        if (worker != null) {
-            worker.close();
-            worker = null;
-        }
-    }
+    public void close() {}
 
     @Override
     public Optional<Factory> getFactory() {

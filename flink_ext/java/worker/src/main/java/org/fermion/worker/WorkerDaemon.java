@@ -17,18 +17,21 @@ import java.util.concurrent.TimeUnit;
  * The Python process that forks workers: one for each command in a JVM, while workers are in use.
  *
  * <p>It has imported all modules, so that a worker begins at once. It ends when its standard input does, so
- * it outlives neither its last worker nor the JVM.
+ * it does not outlive the JVM, and its last worker by moments only.
  */
 final class WorkerDaemon {
     private static final Map<WorkerCommand, WorkerDaemon> RUNNING = new HashMap<>();
     private static final int LOG_BYTES_MAX = 8192;
     private static final int END_SECONDS_MAX = 10;
+    /** A catalog asks again and again. */
+    private static final int IDLE_MILLIS = 3000;
 
     private final WorkerCommand command;
     private final Process process;
     private final Path log;
     private final UnixDomainSocketAddress address;
     private int users;
+    private int started;
 
     private WorkerDaemon(WorkerCommand command) throws IOException {
         this.command = command;
@@ -73,6 +76,7 @@ final class WorkerDaemon {
                 RUNNING.put(command, daemon);
             }
             daemon.users++;
+            daemon.started++;
             SocketChannel channel = null;
             try {
                 channel = SocketChannel.open(daemon.address);
@@ -87,10 +91,27 @@ final class WorkerDaemon {
         }
     }
 
-    /** One worker less uses it; with the last one it ends. */
+    /** One worker less uses it; it ends a moment after the last one, unless another one starts. */
     void released() {
         synchronized (RUNNING) {
-            if (--users == 0) {
+            if (--users > 0) {
+                return;
+            }
+            int last = started;
+            Thread ending = new Thread(() -> endUnlessUsed(last), "fermion-worker-daemon-end");
+            ending.setDaemon(true);
+            ending.start();
+        }
+    }
+
+    private void endUnlessUsed(int last) {
+        try {
+            Thread.sleep(IDLE_MILLIS);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+        synchronized (RUNNING) {
+            if (started == last) {
                 RUNNING.remove(command, this);
                 end();
             }
