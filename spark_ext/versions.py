@@ -39,6 +39,8 @@ ARROW_FUNCTIONS = Feature(
     (4, 1),
     "all columns are passed to Python for it",
 )
+BARE_ROWS = Feature("rows that are read without columns", (4, 1), "select a column")
+"""Without it Spark would lose the rows: it packs the columns of a batch into one, of no length."""
 SCHEMA_EVOLUTION = Feature(
     "WITH SCHEMA EVOLUTION in statements", (4, 1), "add the columns with ALTER TABLE before"
 )
@@ -50,6 +52,7 @@ READ_LIMITS = Feature(
     (4, 2),
     "leave it out: a micro-batch reads all that is new",
 )
+TABLES_LIKE = Feature("CREATE TABLE ... LIKE", (4, 2), "name the columns")
 OPTIONS_OF_TABLES = Feature(
     "options with which a statement chooses a version, a branch or changes of a table",
     (4, 3),
@@ -63,9 +66,11 @@ OPTIONS_OF_CHANGES = Feature(
 FEATURES = (
     TIME_TYPE,
     ARROW_FUNCTIONS,
+    BARE_ROWS,
     SCHEMA_EVOLUTION,
     LISTED_PROCEDURES,
     READ_LIMITS,
+    TABLES_LIKE,
     OPTIONS_OF_TABLES,
     OPTIONS_OF_CHANGES,
 )

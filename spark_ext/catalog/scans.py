@@ -34,6 +34,7 @@ from spark_ext.reading.row_places import read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
 from spark_ext.types import exchange_schema, spark_schema
+from spark_ext.versions import BARE_ROWS, SPARK
 
 ONE_TASK_VALUES_MAX, ONE_TASK_SPLITS_MAX = 8_000_000, 8
 """Values and files that one task reads of an aggregation without keys: if many tasks can run at
@@ -71,7 +72,11 @@ class TableScanBuilder(Callback):
 
     def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
         """The columns, and fields within structs, that the query needs."""
-        self._schema = schema
+        if SPARK.has(BARE_ROWS) or schema.length():
+            self._schema = schema
+        else:
+            first = self._jvm.array("types.StructField", listed(self._schema.fields())[:1])
+            self._schema = self._jvm.type("types.StructType")(first)
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
         """Accept the filters that have an exact counterpart; Spark applies only the others."""

@@ -12,6 +12,7 @@ from pyspark.sql import types as st
 
 from fermion_table import Scan
 from spark_ext.exchange import convert_batches
+from spark_ext.versions import BARE_ROWS, SPARK
 from spark_ext.workers import keep_modules
 
 
@@ -24,10 +25,20 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """Reads splits. Picklable."""
+    """Reads splits. Picklable.
+
+    Raises
+    ------
+    UnsupportedBySpark
+        There is no column, and this Spark would lose rows without columns.
+    """
 
     reader: Reader
     schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        if not len(self.schema):
+            SPARK.require(BARE_ROWS, "columns=[]")
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the pickled splits that the rows of some batches hold."""

@@ -19,6 +19,7 @@ from spark_ext.options import Use, parse_options
 from spark_ext.types import spark_schema
 from spark_ext.versions import (
     ARROW_FUNCTIONS,
+    BARE_ROWS,
     FEATURES,
     OPTIONS_OF_TABLES,
     READ_LIMITS,
@@ -141,6 +142,34 @@ def test_options_with_which_an_older_spark_does_not_load_a_table_are_never_ignor
     assert table.refresh().id == 1
     assert Table.open(table.location, branch="dev").snapshot.id == 1
     assert not OLDEST.has(OPTIONS_OF_TABLES)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [OLDEST, SPARK], ids=lambda version: version.text)
+def test_no_row_is_lost_where_spark_needs_none_of_its_columns(
+    spark, tmp_path, monkeypatch, version
+):
+    """Spark 4.0 takes a batch without columns for one without rows."""
+    table = Table.create(tmp_path / "db" / "t", pa.schema([("id", pa.int64()), ("b", pa.string())]))
+    table.append({"id": list(range(20)), "b": ["x"] * 20})
+    spark_ext.install_catalog(spark, "bare", tmp_path)
+    for module in ("spark_ext.reading.task", "spark_ext.catalog.scans"):
+        if version is OLDEST:
+            monkeypatch.setattr(f"{module}.SPARK", version)
+    lacks = not (version.has(BARE_ROWS) and SPARK.has(BARE_ROWS))
+    rows = spark.sql("SELECT 1 FROM bare.db.t WHERE id < 12").collect()
+    assert len(rows) == 12
+    assert spark.sql("SELECT 1 FROM bare.db.t CROSS JOIN range(2)").count() == 40
+    assert spark_ext.read_table(spark, table.location, columns=[]).count() == 20
+    if lacks:
+        with pytest.raises(UnsupportedBySpark, match=r"without columns: Spark 4\.1.*4\.0"):
+            spark_ext.read_table(spark, table.location, columns=[], filter="id < 12")
+    else:
+        filtered = spark_ext.read_table(spark, table.location, columns=[], filter="id < 12")
+        assert filtered.count() == 12
+    if not SPARK.has(BARE_ROWS):
+        with pytest.raises(PySparkException, match="without columns"):
+            spark.read.format("fermion").option("columns", "[]").load(table.location).count()
 
 
 @pytest.mark.spark

@@ -24,6 +24,7 @@ import sys
 from pyspark.sql import SparkSession
 import spark_ext
 from spark_ext.errors import UnsupportedBySpark
+from spark_ext.versions import BARE_ROWS, SPARK
 
 path, url = sys.argv[1:]
 builder = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false")
@@ -35,8 +36,9 @@ try:
     read = spark.read.format("fermion").option("columns", "id").option("filter", "id < 10")
     assert sorted(row.id for row in read.load(path).collect()) == list(range(10))
     assert sorted(row.id for row in read.load(url).collect()) == list(range(10))
-    counted = spark.read.format("fermion").option("columns", "[]").load(path).count()
-    assert counted == 20, counted  # the file that is away too: no data file is opened
+    if SPARK.has(BARE_ROWS):
+        counted = spark.read.format("fermion").option("columns", "[]").load(path).count()
+        assert counted == 20, counted  # the file that is away too: no data file is opened
     frame = spark.range(100, 105).selectExpr("id", "concat('n', id) name")
     frame.write.format("fermion").mode("append").save(path)
     frame.write.format("fermion").mode("overwrite").option("replaceWhere", "id >= 100").save(path)

@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_ext
 from fermion_table import Table
+from spark_ext.versions import BARE_ROWS
 from tests.kit.spark.counting import destroyed_columns, files_away
 from tests.kit.spark.served import served
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -142,6 +144,7 @@ def test_files_without_a_row_of_the_filter_are_not_read(spark, table, way):
         assert [row["id"] for row in chosen] == [3, 7]
 
 
+@needs(BARE_ROWS)
 def test_rows_are_counted_without_a_data_file(spark, table, way):
     """All are taken away; nobody asks for a column."""
     with files_away(table, "TRUE") as away:

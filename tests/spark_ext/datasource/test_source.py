@@ -16,6 +16,8 @@ from pyspark.sql.datasource import DataSourceReader
 import spark_ext
 from fermion_table import Table
 from spark_ext.datasource.batch import FermionReader
+from spark_ext.versions import BARE_ROWS
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -52,6 +54,7 @@ def ids(frame) -> list[int]:
     return sorted(row.id for row in frame.collect())
 
 
+@needs(BARE_ROWS)
 def test_one_task_counts_rows_alone(spark, path):
     frame = spark.read.format("fermion").option("columns", "[]").load(path)
     assert (frame.columns, frame.rdd.getNumPartitions(), frame.count()) == ([], 1, 30)

@@ -15,6 +15,8 @@ import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, TableNotFound, VersionNotFound
 from spark_ext.errors import UnsupportedBySpark
+from spark_ext.versions import BARE_ROWS
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -72,12 +74,14 @@ def test_columns_are_given_in_the_order_asked_down_into_structs(spark, path):
     assert frame.where("id = 7").collect()[0].place.zip == 7
 
 
+@needs(BARE_ROWS)
 def test_no_columns_still_have_rows(spark, path):
     frame = spark_ext.read_table(spark, path, columns=[], filter="id >= 25")
     assert frame.columns == []
     assert frame.count() == 5
 
 
+@needs(BARE_ROWS)
 def test_rows_alone_are_counted_without_a_task_of_python(spark, path, tmp_path):
     """Spark's plan of such a frame has no Python in it; rows that are gone do not count."""
     frame = spark_ext.read_table(spark, path, columns=[])
