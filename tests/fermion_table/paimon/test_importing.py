@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,33 @@ def test_an_append_table_has_the_rows_of_each_snapshot(catalog, tmp_path, partit
         "overwrite",
         "append",
     ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (pa.date32(), [dt.date(1960, 2, 29), dt.date(2026, 1, 2), None]),
+        (pa.int8(), [-1, 5, None]),
+        (pa.bool_(), [True, False, None]),
+        (pa.timestamp("us"), [dt.datetime(1960, 1, 1, 0, 0, 0, 5), dt.datetime(2026, 1, 2), None]),
+        (pa.decimal128(10, 2), [Decimal("-1.50"), Decimal("2.00"), None]),
+    ],
+    ids=str,
+)
+def test_partitions_of_other_types_are_overwritten_alone(catalog, tmp_path, dtype, values):
+    """One commit replaces the partitions that it has rows of, by Paimon's dynamic overwrite."""
+    schema = pa.schema([("id", pa.int64()), ("p", dtype)])
+    source = create(catalog, "t", schema, partition_by=["p"])
+    write(source, [{"id": n, "p": value} for n, value in enumerate(values * 2)])
+    source = source.copy({"dynamic-partition-overwrite": "true"})
+    for value in values:
+        write(source, [{"id": 100, "p": value}], {})
+    table = fermion_table.from_paimon(source, tmp_path / "ours")
+    check_equal(source, table)
+    counts = [table.count()] + [
+        len(ours(table, version=snapshot.id)) for snapshot in table.snapshots()[1:]
+    ]
+    assert counts == [3, 6, 5, 4, 3]
 
 
 def test_columns_are_the_same_by_field_id(catalog, tmp_path):
