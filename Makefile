@@ -13,6 +13,7 @@
 # make test-pypaimon  tables of Paimon that pypaimon reads and writes, which wants an older pyarrow
 # make test-sparks  the most important tests on older versions of Spark, each in its environment;
 #              SPARKS=4.0 on one of them
+# make test-mirrors  mirrors of tables, read by DuckDB, and by Spark with the jars of Delta and Iceberg
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make test-clients  the server of SQL, asked by JDBC and by Go
@@ -52,6 +53,8 @@ SPARK_41 := 4.1.4
 SPARK_42 := 4.2.1
 SPARKS := 4.0 4.1 4.2
 PAIMON_READY := $(SPARK35)/paimon-ready
+MIRRORS := .venv-mirrors
+MIRRORS_READY := $(MIRRORS)/ready
 PACKAGES := fermion fermion_table spark_ext flink_ext
 EXTRAS := polars,duckdb,pandas,cli
 SPARK_EXTRAS := spark s3 hdfs
@@ -63,11 +66,11 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-paimon docs clean setup setup-spark java
+.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-paimon docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 21
+	@sed -n 's/^# //p' Makefile | head -n 22
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -164,6 +167,11 @@ test-pypaimon: $(PYPAIMON_READY)
 test-clients: java setup
 	@$(RUN)/python -m pytest -q -m "services or slow" tests/clients
 
+# DuckDB 1.4.4 is the newest with its extensions as packages; Spark 3.5 that with jars of all formats.
+test-mirrors: java setup $(MIRRORS_READY)
+	@$(RUN)/python -m benchmarks.rival_spark delta iceberg
+	@$(RUN)/python -m pytest -q -m "slow or not slow" tests/mirrors
+
 test-recipes: $(RECIPES_READY)
 	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/fermion_table/training/test_consumers.py \
@@ -193,7 +201,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -271,6 +279,14 @@ $(DOCS_READY): pyproject.toml
 	{ [ -x $(DOCS)/bin/python ] || "$$python" -m venv $(DOCS); }
 	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(DOCS)/bin/python -m pip install -qq --disable-pip-version-check --group docs
+	@touch $@
+
+$(MIRRORS_READY): Makefile
+	@python=$$(tools/prerequisites python) && \
+	echo "Setting up $(MIRRORS) with $$python" && \
+	{ [ -x $(MIRRORS)/bin/python ] || "$$python" -m venv $(MIRRORS); }
+	@$(MIRRORS)/bin/python -m pip install -qq --disable-pip-version-check "duckdb==1.4.4" \
+		duckdb-ext-avro==1.4.4.20260205 duckdb-ext-delta==1.4.4.20260205 duckdb-ext-iceberg==1.4.4.20260205
 	@touch $@
 
 $(PAIMON_READY): benchmarks/rival_spark.py

@@ -113,18 +113,16 @@ class DeltaTarget(MirrorTarget):
             self._check_names(inside, (*above, field.name))
 
     def partition_by(self, schema: TableSchema) -> tuple[PartitionField, ...]:
-        """Those by whole columns whose values Delta's log tells apart, unless these are all."""
+        """Those by whole columns whose values Delta's log tells apart, unless these are all.
+
+        Their values are in the files, too, for readers that look there.
+        """
         chosen = tuple(
             part
             for part in schema.partition_by
             if part.transform == "identity" and _partitions(schema.by_id[part.source_id])
         )
         return chosen if len({part.source_id for part in chosen}) < len(schema.fields) else ()
-
-    def stored_columns(self, schema: TableSchema) -> list[Field]:
-        """All but those that Delta's log has for each file."""
-        parts = {part.source_id for part in self.partition_by(schema)}
-        return [field for field in schema.fields if field.id not in parts]
 
     def load(self, source: Source) -> TargetState:
         """Where the mirror stands, by its log."""

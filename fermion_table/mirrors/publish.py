@@ -210,7 +210,6 @@ class Publisher:
         """Write the copies that are not there; those with the same columns together."""
         there = existing(self.target.store, added)
         schema = scan.table_schema
-        stored = self.target.stored_columns(schema)
         whole = self.target.arrow_schema(schema)
         defaults = {each.id for each in schema.fields if each.stored_initial_default is not None}
         groups: dict[frozenset[int], list[tuple[Split, str]]] = defaultdict(list)
@@ -219,9 +218,7 @@ class Publisher:
                 held = present_ids(split, scan.schemas) | defaults
                 groups[held].append((split, f"{DATA_FOLDER}/{name}"))
         for held, splits in groups.items():
-            ids = [field.id for field in stored]
-            fields = [whole.field(field.name) for field in stored]
-            columns = columns_of(fields, ids, held)
+            columns = columns_of(list(whole), [field.id for field in schema.fields], held)
             chosen = scan.select([(name,) for name in columns.names])
             task = CopyTask(self.target.store, chosen.reader, chosen.schema, columns)
             self.runner(task, splits)

@@ -144,10 +144,6 @@ class MirrorTarget(ABC):
         """Those parts of the source's partitioning that the target can say."""
         return schema.partition_by
 
-    def stored_columns(self, schema: TableSchema) -> list[Field]:
-        """The columns that copies hold; others stand in the target's metadata."""
-        return list(schema.fields)
-
     @abstractmethod
     def load(self, source: Source) -> TargetState:
         """Where the mirror stands.
