@@ -14,10 +14,15 @@ from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool
-from fermion_table.errors import TableNotFound, UnsafeStorage
+from fermion_table.errors import (
+    CorruptMetadata,
+    TableNotFound,
+    UnsafeStorage,
+    UnsupportedFeature,
+)
 from fermion_table.metadata import pointers
 from fermion_table.metadata.clone_links import clones_of, delete_clone_tags
-from fermion_table.metadata.history import table_exists
+from fermion_table.metadata.history import table_exists, try_load
 from fermion_table.metadata.shared_files import creation_properties
 from fermion_table.storage.fsspec import OBJECT_STORES
 from fermion_table.storage.location import open_store
@@ -168,20 +173,35 @@ def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int,
     OSError
         The storage refused to delete a file.
     """
-    kept = pointers.first_kept(store)
+    kept, first_schema = pointers.first_kept(store), _first_schema(store)
     files = total = 0
     for number in range(1 if dry_run else DROP_PASSES):
-        own = [item for item in store.list() if is_own_file(item.path)]
-        if number:  # as the table is gone, somebody may make another one here
-            if table_exists(store):
-                break
-            own = [item for item in own if not item.path.startswith(FIRST_SCHEMAS)]
+        own = [
+            item
+            for item in store.list()
+            if is_own_file(item.path)
+            and (not item.path.startswith(FIRST_SCHEMAS) or first_schema in (item.path, None))
+        ]
+        if number and table_exists(store):
+            break  # another one
         files, total = files + len(own), total + sum(item.size for item in own)
         if dry_run or not own:
             break
         for item in in_order_of_deletion(own, kept):
             store.delete(item.path)
     return files, total
+
+
+def _first_schema(store: AtomicStore) -> str | None:
+    """The schema that a table was made with; None where that can't be read.
+
+    Others of that version are of tables that somebody is about to make here.
+    """
+    try:
+        snapshot = try_load(store, 0)
+    except (CorruptMetadata, UnsupportedFeature):
+        return None
+    return "" if snapshot is None else snapshot.schema.path
 
 
 def _why_kept(store: AtomicStore, clones: Sequence[str]) -> str:

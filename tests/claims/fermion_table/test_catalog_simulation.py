@@ -14,6 +14,8 @@ from fermion_table.catalog.keyed_list import ListChange
 from tests.kit.simulation import Faults, Violation, simulate_catalog
 
 SEEDS = 6
+RACES = (581, 645, 721)
+"""Tables were made while others were dropped in their directory, by several clients."""
 
 
 def first_violation(**words: Any) -> str:
@@ -34,6 +36,12 @@ def test_lists_and_tables_agree_whatever_clients_do_at_once() -> None:
     for kinds in (("create",), ("drop", "purge"), ("rename",)):
         for how in ("acknowledged", "refused"):
             assert sum(outcomes[f"{kind} {how}"] for kind in kinds), outcomes
+
+
+@pytest.mark.parametrize("seed", RACES)
+def test_tables_made_while_others_are_dropped_open(seed: int) -> None:
+    """Seeds that the long run has found."""
+    assert simulate_catalog(seed, clients=2 + seed % 3 // 2).outcomes["create acknowledged"]
 
 
 @pytest.mark.slow
