@@ -17,6 +17,7 @@ spark = (
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     .config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.databricks.delta.snapshotPartitions", "1")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     .getOrCreate()
