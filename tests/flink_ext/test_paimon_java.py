@@ -226,6 +226,47 @@ def test_a_table_that_java_compacted_is_imported(catalog, java, tmp_path, option
     assert len(ours.snapshots()) == (2 if is_expired else 4)
 
 
+def test_selected_rows_of_a_remote_file_come_with_their_positions(catalog, java):
+    """A proxy in place of a storage that only Paimon reads gives the bytes of a local file."""
+    jpype = pytest.importorskip("jpype")
+    table = write(create(catalog, "remote", SCHEMA, options=FORMAT), numbers(0, 20_000))
+    paimon, fs = java.paimon, java.paimon.fs
+    local = fs.Path(f"file://{files_of(table)[0]}")
+    opened = []
+
+    def stream(path: Any) -> Any:
+        opened.append(str(path))
+        return fs.local.LocalFileIO.create().newInputStream(local)
+
+    def context(selection: Any) -> Any:
+        answers = {
+            "filePath": lambda: fs.Path("oss://bucket/data-1.fermion"),
+            "fileIO": lambda: jpype.JProxy(fs.FileIO, dict={"newInputStream": stream}),
+            "selection": lambda: selection,
+        }
+        return jpype.JProxy("org.apache.paimon.format.FormatReaderFactory$Context", dict=answers)
+
+    row_type, no_filters = java.table("remote").rowType(), jpype.java.util.ArrayList()
+    made = paimon.format.FileFormat.fromIdentifier("fermion", paimon.options.Options())
+    factory = made.createReaderFactory(row_type, row_type, no_filters)
+    drafts = set(Path(tempfile.gettempdir()).glob("paimon-*.fermion"))
+    bitmaps = paimon.utils.RoaringBitmap32
+    chosen = bitmaps.bitmapOf(3, 4, 5, 9_000, 19_999)
+    for selection, expected in ((chosen, [3, 4, 5, 9_000, 19_999]), (None, list(range(20_000)))):
+        reader = factory.createReader(context(selection))
+        found = []
+        while (batch := reader.readBatch()) is not None:
+            while (row := batch.next()) is not None:
+                assert row.getLong(0) == batch.returnedPosition()
+                found.append(int(row.getLong(0)))
+            batch.releaseBatch()
+        reader.close()
+        reader.close()  # Paimon may close twice
+        assert found == expected
+    assert opened == ["oss://bucket/data-1.fermion"] * 2
+    assert set(Path(tempfile.gettempdir()).glob("paimon-*.fermion")) == drafts
+
+
 def test_statistics_of_files_let_paimon_leave_files_out(catalog, java):
     table = create(catalog, "many", SCHEMA, options=FORMAT)
     for start in (0, 1000, 2000):

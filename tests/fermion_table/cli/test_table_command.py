@@ -60,10 +60,8 @@ def ids(table: Table) -> list[int]:
 
 
 def test_the_commands_are_those_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
-    expected = (
-        "create import export import-paimon copy log show files schema scan diff tag branch restore"
-    )
-    expected += " compact expire remove-orphans verify repair"
+    expected = "create import export import-paimon copy log show files schema scan diff tag branch"
+    expected += " consumer restore mirror compact expire remove-orphans verify repair"
     assert list(COMMANDS) == expected.split()
     assert main(["table", "--help"]) == 0
     text = capsys.readouterr().out
