@@ -66,7 +66,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-paimon docs clean setup setup-spark java
+.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-training bench-paimon docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -122,6 +122,20 @@ bench: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks.scaling
 	@$(BENCH)/bin/python -m benchmarks.profiles
 	@$(BENCH)/bin/python -m benchmarks.summary
+
+# MosaicML's StreamingDataset and LanceDB's, with PyTorch: some gigabytes, and an older NumPy.
+BENCH_TRAINING := .venv-bench-training
+
+bench-training: $(BENCH_READY) $(BENCH_TRAINING)/ready
+	@$(BENCH)/bin/python -m benchmarks.training
+
+$(BENCH_TRAINING)/ready: pyproject.toml
+	@python=$$(tools/prerequisites python) && \
+	echo "Setting up $(BENCH_TRAINING) with $$python; PyTorch alone is some gigabytes" && \
+	{ [ -x $(BENCH_TRAINING)/bin/python ] || "$$python" -m venv $(BENCH_TRAINING); }
+	@$(BENCH_TRAINING)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BENCH_TRAINING)/bin/python -m pip install -qq --disable-pip-version-check --group bench-training
+	@touch $@
 
 bench-quick: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks --size quick
@@ -201,7 +215,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH_TRAINING) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

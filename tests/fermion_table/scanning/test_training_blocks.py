@@ -210,19 +210,20 @@ def test_a_forked_worker_that_ends_takes_no_merged_rows_from_its_parent(tmp_path
     table = Table.create(tmp_path / "t", pa.schema({"id": pa.int64()}), primary_key=["id"])
     for start in (0, 10, 2_000, 2_010):
         table.upsert({"id": np.arange(start, start + 20)})
-    reader = table.scan().training(batch_rows=5, shuffle=None, threads=1)
-    epoch = reader.epoch(0)
-    seen = [next(epoch)["id"]]
+    source = training_blocks.ScanBlocks(table.scan())
+    parts = range(len(source.slots))
+    assert len(parts) == 2
+    seen = source.read(0, 0, 40).batch["id"].to_pylist()
     child = os.fork()
     if not child:
         try:
-            del epoch, reader
+            del source
             gc.collect()
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    seen += [batch["id"] for batch in epoch]
-    assert sorted(np.concatenate(seen)) == [*range(30), *range(2_000, 2_030)]
+    seen += source.read(1, 0, 40).batch["id"].to_pylist()
+    assert sorted(seen) == [*range(30), *range(2_000, 2_030)]
 
 
 def keyed_table(path):
