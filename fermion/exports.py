@@ -69,3 +69,46 @@ def _submodule(package: str, name: str) -> Any:
             if error.name != dotted:
                 raise
     raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+
+
+class LoadedWhenAskedFor:
+    """A module that is loaded when the first of its names is asked for.
+
+    For what a program may never do: ``clone = LoadedWhenAskedFor("fermion_table.commit.clone")``.
+    Type checkers and import contracts see the import beside it, under ``TYPE_CHECKING``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._name), name)
+
+
+class MethodsWhenAskedFor:
+    """Functions of a module as methods of a class; each loads the module when it is asked for.
+
+    In the body of the class ``append = appending.append`` stands as if ``appending`` were the
+    module.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return _Method(self._name, name)
+
+
+class _Method:
+    """Stands for a method in its class until it is asked for."""
+
+    def __init__(self, module: str, function: str) -> None:
+        self._module, self._function = module, function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner, self._name = owner, name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        function = getattr(importlib.import_module(self._module), self._function)
+        setattr(self._owner, self._name, function)
+        return function.__get__(instance, owner)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import importlib.util
-import multiprocessing
 import os
 import sys
 import threading
@@ -148,8 +147,14 @@ def is_watched() -> bool:
         and (_in_notebook() or (sys.stderr is not None and sys.stderr.isatty()))
         and importlib.util.find_spec("rich") is not None
         and threading.current_thread() is threading.main_thread()
-        and multiprocessing.parent_process() is None
+        and not _is_child()
     )
+
+
+def _is_child() -> bool:
+    """Whether multiprocessing, which is slow to import, started this process."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.parent_process() is not None
 
 
 def _in_notebook() -> bool:

@@ -53,7 +53,8 @@ def test_rows_filters_and_results_have_a_type():
     """None of them is Any: of rows and filters it is a union of `fermion.typing`."""
     functions = [fermion.write_table, fermion.read_table, fermion.add_columns]
     for owner in (FermionFile, Writer, Table, Scan, Catalog, Transaction):
-        functions += [value for name, value in vars(owner).items() if inspect.isfunction(value)]
+        functions += [getattr(owner, name) for name in vars(owner)]
+    functions = [function for function in functions if inspect.isfunction(function)]
     public = [function for function in functions if not function.__name__.startswith("_")]
     places = {
         f"{function.__qualname__}: {place}": annotation

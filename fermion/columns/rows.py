@@ -89,7 +89,7 @@ def filter_arrays(
     flags, found = _flags(mask), []
     for place, array in enumerate(arrays):
         try:
-            found.append(array.filter(flags))
+            found.append(pc.filtered(array, flags))
         except pa.ArrowNotImplementedError:  # views and run-end encoding
             found.append(_rearranged(array, np.flatnonzero(mask), node_of(place)))
     return found

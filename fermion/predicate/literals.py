@@ -528,4 +528,22 @@ def raw_scalar(raw: Any, storage: pa.DataType) -> pa.Scalar:
         return raw_decimal(raw, storage)
     if pat.is_boolean(storage):
         return pa.scalar(bool(raw))
+    width = _NUMBERS.get(storage)
+    if width is not None:  # pa.scalar() imports pandas, where it is installed
+        buffer = pa.py_buffer(np.array([raw], width))
+        return pa.Array.from_buffers(storage, 1, [None, buffer])[0]
     return pa.scalar(raw, storage)
+
+
+_NUMBERS = {
+    pa.int8(): "i1",
+    pa.int16(): "i2",
+    pa.int32(): "i4",
+    pa.int64(): "i8",
+    pa.uint8(): "u1",
+    pa.uint16(): "u2",
+    pa.uint32(): "u4",
+    pa.uint64(): "u8",
+    pa.float32(): "f4",
+    pa.float64(): "f8",
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from decimal import Decimal
 from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -79,6 +80,9 @@ def from_sql(text: str) -> Expression:
 
 def _plain(text: str) -> Expression:
     """A condition that needs no engine."""
+    comparisons = _comparisons(text)
+    if comparisons is not None:
+        return comparisons
     # sqlglot takes 0.2 s to import: too much for those who filter in other forms.
     import sqlglot
     from sqlglot import errors, exp
@@ -95,6 +99,42 @@ def _plain(text: str) -> Expression:
         raise InvalidArgumentError(
             "the SQL filter is nested too deep; use IN (...) for long lists of values"
         ) from None
+
+
+_COMPARED = re.compile(
+    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<>|!=|<=|>=|<|>)\s*(-?[0-9]{1,18}|'[^'\\]*')"
+    r"(?:\s+(AND)\s+|\s*\Z)",
+    re.ASCII | re.IGNORECASE,
+)
+_WORDS = (
+    "ALTER AND ANY AS BETWEEN CALL CASE CONNECT_BY_ROOT CREATE CROSS CURRENT_CATALOG CURRENT_DATE "
+    "CURRENT_DATETIME CURRENT_ROLE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DISTINCT DROP ELSE "
+    "EXCEPT EXECUTE EXPLAIN FALSE FETCH FOR FROM GLOB GRANT HAVING IF ILIKE INNER INSERT INTERSECT "
+    "INTO JOIN LATERAL LIKE LOCALTIME LOCALTIMESTAMP NOT NOTNULL NULL ON OPTIMIZE OR OUTER "
+    "PARTITIONED_BY PREPARE QUALIFY REGEXP RENAME RETURNING REVOKE RLIKE ROLLBACK SELECT "
+    "SESSION_USER SHOW STRAIGHT_JOIN TABLESAMPLE THEN TRUE UNCACHE UNION USING VACUUM WHEN WHERE "
+    "WITH XOR"
+)
+_NO_COLUMNS = frozenset(_WORDS.split())
+"""Words that are no columns unless they are quoted; a test asks sqlglot for them."""
+
+
+def _comparisons(text: str) -> Expression | None:
+    """Columns compared with whole numbers and text, and AND between; None: it is more than that.
+
+    The most frequent filters, and sqlglot takes longer to import than a file to be read.
+    """
+    comparisons, position, is_last = list[Expression](), 0, False
+    while not is_last:
+        match = _COMPARED.match(text, position)
+        if match is None or match[1].upper() in _NO_COLUMNS:
+            return None
+        name, operator, literal, joined = match.groups()
+        value = literal[1:-1] if literal[0] == "'" else int(literal)
+        operator = {"=": "==", "<>": "!="}.get(operator, operator)
+        comparisons.append(Comparison((name,), operator, normalize(value)))
+        position, is_last = match.end(), joined is None
+    return conjunction(comparisons) if len(comparisons) > 1 else comparisons[0]
 
 
 def _plain_or_none(text: str) -> Expression | None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion_table.merge_engines.key_groups import GroupedColumn
 from fermion_table.schema.field_functions import FieldFunction
 

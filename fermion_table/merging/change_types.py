@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.key_groups import (
     DELETE,

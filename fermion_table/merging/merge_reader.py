@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion.engine import filter_batch_rows, one_batch
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata

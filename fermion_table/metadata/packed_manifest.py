@@ -35,9 +35,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import fermion
+from fermion import arrow_compute as pc
 from fermion.errors import FermionError
 from fermion.forks import cached_property
 from fermion_table.errors import CorruptMetadata

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, integers
 from fermion.display import FILTER_LENGTH, shortened
 from fermion.engine import EXACT_FLAGS

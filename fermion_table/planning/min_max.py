@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion_table.metadata.manifest import Entry, FieldStatistics, schema_holding
 from fermion_table.planning.filters import same_ids
 from fermion_table.schema.schema import Field, TableSchema

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
 from fermion.engine import filled_bytes
 from fermion.errors import InvalidArgumentError

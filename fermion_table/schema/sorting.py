@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema import value_codec

@@ -32,9 +32,9 @@ from typing import Any, Literal
 import mmh3
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.arguments import INT64_MIN, integer, text
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError

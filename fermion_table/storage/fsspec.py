@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem as LocalFileSystem
 
 from fermion.deadline import NoTimeLeft
 from fermion.engine import (

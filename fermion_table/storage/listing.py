@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import fsspec
-from fsspec import AbstractFileSystem
-from fsspec.asyn import AsyncFileSystem
+from fermion.exports import LoadedWhenAskedFor
+
+if TYPE_CHECKING:
+    import fsspec
+    from fsspec import asyn
+else:  # asyncio comes along, which local tables do not need
+    fsspec, asyn = LoadedWhenAskedFor("fsspec"), LoadedWhenAskedFor("fsspec.asyn")
 
 
 def found_below(
@@ -40,9 +44,9 @@ def found_below(
 def _walks(filesystem: fsspec.AbstractFileSystem) -> bool:
     """Whether a file system's ``find`` is fsspec's generic one."""
     kind = type(filesystem)
-    if isinstance(filesystem, AsyncFileSystem):
-        return kind._find is AsyncFileSystem._find
-    return kind.find is AbstractFileSystem.find
+    if isinstance(filesystem, asyn.AsyncFileSystem):
+        return kind._find is asyn.AsyncFileSystem._find
+    return kind.find is fsspec.AbstractFileSystem.find
 
 
 def list_directory(

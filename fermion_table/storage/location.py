@@ -7,16 +7,14 @@ import itertools
 import os
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
-
-from fsspec.implementations.local import LocalFileSystem
+from typing import TYPE_CHECKING, Any
 
 from fermion.arguments import mapping, plain_path
 from fermion.engine import ask, connect, refuse_credentials
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.redaction import redacted
 from fermion_table.errors import TableExists, UnsafeStorage
-from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.listing import list_directory
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_directory, snapshot_path
@@ -27,6 +25,11 @@ from fermion_table.storage.store import (
     StorageAccess,
     in_time,
 )
+
+if TYPE_CHECKING:
+    from fermion_table.storage import fsspec
+else:  # it brings asyncio along, which local tables do not need
+    fsspec = LoadedWhenAskedFor("fermion_table.storage.fsspec")
 
 FOLDERS_SEARCHED_MAX = 1000
 """Directories below a new table's that are searched for other tables."""
@@ -86,9 +89,9 @@ def open_store(
             f"{redacted(text)}: no storage is known for this URL: {error}; expected a local path, "
             f"or a URL such as s3://bucket/table"
         ) from error
-    if isinstance(filesystem, LocalFileSystem):
+    if isinstance(filesystem, fsspec.LocalFileSystem):
         return LocalStore(path, durability=durability, access=access)
-    return FsspecStore(text, storage_options=storage_options, access=access)
+    return fsspec.FsspecStore(text, storage_options=storage_options, access=access)
 
 
 def location_size(location: str, storage_options: dict[str, Any] | None = None) -> int:
@@ -139,7 +142,7 @@ def is_file(store: AtomicStore) -> bool:
     if isinstance(store, LocalStore):
         return os.path.isfile(store.location)
     with contextlib.suppress(Exception):  # only for a better message
-        if isinstance(store, FsspecStore):
+        if isinstance(store, fsspec.FsspecStore):
             filesystem, path = connect(store.location, store.storage_options)
             return bool(ask(filesystem, "isfile", path))
     return False
@@ -158,7 +161,7 @@ def _locations_above(store: AtomicStore) -> Iterator[str]:
         while (above := os.path.dirname(location)) != location:
             yield above
             location = above
-    elif isinstance(store, FsspecStore):
+    elif isinstance(store, fsspec.FsspecStore):
         scheme, _, rest = store.location.rpartition("://")
         while rest := rest.rpartition("/")[0].rstrip("/"):
             yield f"{scheme}://{rest}"
@@ -171,7 +174,7 @@ def _tables_below(store: AtomicStore) -> Iterator[str]:
         walk: Iterator[tuple[str, set[str]]] = (
             (folder, set(folders)) for folder, folders, _ in os.walk(top)
         )
-    elif isinstance(store, FsspecStore):
+    elif isinstance(store, fsspec.FsspecStore):
         store.filesystem.invalidate_cache()
         _, top = connect(store.location, store.storage_options)
         walk = _walk(store, top)
@@ -186,7 +189,7 @@ def _tables_below(store: AtomicStore) -> Iterator[str]:
                 yield location
 
 
-def _walk(store: FsspecStore, top: str) -> Iterator[tuple[str, set[str]]]:
+def _walk(store: fsspec.FsspecStore, top: str) -> Iterator[tuple[str, set[str]]]:
     """Directories, and the names of those in each; one that can't be listed counts as empty.
 
     Unlike fsspec's own walk it keeps to a deadline.

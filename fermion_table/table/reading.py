@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import integer, integers
-from fermion.engine import WebPage
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.typing import FilterLike, KeysLike
 from fermion_table.argument_checks import check_columns
-from fermion_table.change_feed.change_plan import commits_between
-from fermion_table.change_feed.changes import ChangeScan
-from fermion_table.inspection.history_log import HistoryLog, history_log
-from fermion_table.merging.key_values import key_rows
 from fermion_table.metadata import history as stored_history
 from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot
@@ -35,6 +31,17 @@ from fermion_table.scanning.scan import Scan, ScanMode
 from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.table.state import HasState, TableState
 
+if TYPE_CHECKING:
+    from fermion.engine import WebPage
+    from fermion_table.change_feed import change_plan, changes
+    from fermion_table.inspection import history_log
+    from fermion_table.merging import key_values
+else:  # a scan needs none of them
+    change_plan = LoadedWhenAskedFor("fermion_table.change_feed.change_plan")
+    changes = LoadedWhenAskedFor("fermion_table.change_feed.changes")
+    history_log = LoadedWhenAskedFor("fermion_table.inspection.history_log")
+    key_values = LoadedWhenAskedFor("fermion_table.merging.key_values")
+
 
 def schemas(self: HasState) -> list[TableSchema]:
     """Every version of the schema up to this snapshot's, oldest first."""
@@ -48,7 +55,7 @@ def snapshots(self: HasState) -> list[Snapshot]:
     return list(stored_history.walk(state.store, state.snapshot, branch=state.branch))[::-1]
 
 
-def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
+def history(self: HasState, *, limit: int | None = None) -> history_log.HistoryLog:
     """The history, newest snapshot first: one dictionary per snapshot; `str` formats it as a log.
 
     ``changes`` names the columns and properties that a commit changed, as far as the snapshot
@@ -63,7 +70,7 @@ def history(self: HasState, *, limit: int | None = None) -> HistoryLog:
         limit = integer(limit, "limit", minimum=0)
     state = self._state
     walked = stored_history.walk(state.store, state.snapshot, branch=state.branch)
-    return history_log(state.store, state.branch, itertools.islice(walked, limit))
+    return history_log.history_log(state.store, state.branch, itertools.islice(walked, limit))
 
 
 def history_html(self: HasState, *, limit: int | None = None) -> str:
@@ -242,7 +249,7 @@ def lookup(
             f"{asked.store.location}: lookup needs a primary-key table, and this is an append "
             "table: use scan(filter=...), or lookup_batch(...) for rows of a batch"
         )
-    return self._state.lookups.find(asked, key_rows(keys, asked.key))
+    return self._state.lookups.find(asked, key_values.key_rows(keys, asked.key))
 
 
 def rows_at(
@@ -306,7 +313,7 @@ def scan_changes(
     columns: Sequence[PathLike] | None = None,
     filter: FilterLike | None = None,
     threads: int | None = None,
-) -> ChangeScan:
+) -> changes.ChangeScan:
     """Read the rows that commits added and removed.
 
     Beside the selected columns come ``_change_type`` (``insert`` or ``delete``),
@@ -351,12 +358,12 @@ def scan_changes(
         last, branch = find_recorded(state.store, check_version(end, "end"), branch=branch)
     first, _ = find_recorded(state.store, start, branch=branch)
     versions = SchemaVersions(state.store, last)
-    return ChangeScan(
+    return changes.ChangeScan(
         store=state.store,
         snapshot=last,
         schemas=versions,
         start=first,
-        snapshots=tuple(commits_between(state.store, first, last, branch=branch)),
+        snapshots=tuple(change_plan.commits_between(state.store, first, last, branch=branch)),
         columns=chosen,
         filter=table_filter(filter, versions.current, where=state.location),
         threads=threads,

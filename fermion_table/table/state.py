@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.bounded_cache import BoundedCache
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import cached_property
-from fermion_table.commit.commit import Publisher
-from fermion_table.lookup.lookup import Lookups
 from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
 from fermion_table.metadata.versions import Version, check_version, find_version
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
+
+if TYPE_CHECKING:
+    from fermion_table.commit import commit
+    from fermion_table.lookup import lookup
+else:  # who reads neither commits nor looks up
+    commit = LoadedWhenAskedFor("fermion_table.commit.commit")
+    lookup = LoadedWhenAskedFor("fermion_table.lookup.lookup")
 
 POSITION_READERS_MAX = 2
 
@@ -46,7 +52,6 @@ class TableState:
         self.store = store
         self.version_opened = version
         self.branch = branch
-        self.publisher = Publisher(store, branch)
         self.snapshot = snapshot
         self.seen_at: float | None = None
         """When, by ``time.monotonic``, the snapshot was known to be the latest."""
@@ -62,9 +67,14 @@ class TableState:
         return state
 
     @cached_property
-    def lookups(self) -> Lookups:
+    def publisher(self) -> commit.Publisher:
+        """What commits, and finds the latest snapshot."""
+        return commit.Publisher(self.store, self.branch)
+
+    @cached_property
+    def lookups(self) -> lookup.Lookups:
         """What finds rows by their keys, with the files and rows that it keeps."""
-        return Lookups()
+        return lookup.Lookups()
 
     @cached_property
     def positions(self) -> BoundedCache:

@@ -12,19 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor, MethodsWhenAskedFor
 from fermion.progress import ShowsProgress, showing
 from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_optional_text
-from fermion_table.commit.clone import clone_table
-from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
-from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CorruptMetadata, TableExists
-from fermion_table.inspection.refs import Branches, Consumers, Tags
-from fermion_table.inspection.tables import Inspection
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import Version, find_version, with_readable_version
-from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.location import Location, open_store
 from fermion_table.storage.paths import MAIN
@@ -36,22 +31,46 @@ from fermion_table.storage.store import (
     access_of,
     in_time,
 )
-from fermion_table.table import (
-    appending,
-    changes,
-    column_changes,
-    contents,
-    maintaining,
-    maintenance,
-    merging_rows,
-    reading,
-    versions,
-)
-from fermion_table.table.staged import create_with_rows, schema_and_rows
 from fermion_table.table.state import TableState
 
 if TYPE_CHECKING:
+    from fermion_table.commit import clone, replacement, request
+    from fermion_table.inspection import refs, tables
     from fermion_table.mirrors.registry import Mirrors
+    from fermion_table.schema.from_arrow import PartitionBy
+    from fermion_table.table import (
+        appending,
+        changes,
+        column_changes,
+        contents,
+        maintaining,
+        maintenance,
+        merging_rows,
+        reading,
+        staged,
+        versions,
+    )
+else:  # each is loaded when it is first used: a program that reads never loads what commits
+    clone, replacement, request, refs, tables, staged = map(
+        LoadedWhenAskedFor,
+        (
+            "fermion_table.commit.clone",
+            "fermion_table.commit.replacement",
+            "fermion_table.commit.request",
+            "fermion_table.inspection.refs",
+            "fermion_table.inspection.tables",
+            "fermion_table.table.staged",
+        ),
+    )
+    appending = MethodsWhenAskedFor("fermion_table.table.appending")
+    changes = MethodsWhenAskedFor("fermion_table.table.changes")
+    column_changes = MethodsWhenAskedFor("fermion_table.table.column_changes")
+    contents = MethodsWhenAskedFor("fermion_table.table.contents")
+    maintaining = MethodsWhenAskedFor("fermion_table.table.maintaining")
+    maintenance = MethodsWhenAskedFor("fermion_table.table.maintenance")
+    merging_rows = MethodsWhenAskedFor("fermion_table.table.merging_rows")
+    reading = MethodsWhenAskedFor("fermion_table.table.reading")
+    versions = MethodsWhenAskedFor("fermion_table.table.versions")
 
 
 class Table:
@@ -180,11 +199,11 @@ class Table:
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
-        metadata, shown = CommitMetadata(message=message), showing(progress)
-        schema, rows = schema_and_rows(schema, data)
+        metadata, shown = request.CommitMetadata(message=message), showing(progress)
+        schema, rows = staged.schema_and_rows(schema, data)
         replaces_by_rows = rows is not None and mode == "overwrite"
         store = open_store(path, storage_options=storage_options, durability=durability)
-        definition = TableDefinition(
+        definition = replacement.TableDefinition(
             schema=schema,
             partition_by=partition_by,
             primary_key=primary_key,
@@ -193,9 +212,9 @@ class Table:
         )
         try:
             if rows is None:
-                return cls(store, create_defined(store, definition, metadata=metadata))
+                return cls(store, replacement.create_defined(store, definition, metadata=metadata))
             with shown:
-                created = create_with_rows(
+                created = staged.create_with_rows(
                     store, definition, rows, metadata, replaces=replaces_by_rows
                 )
             return cls(store, created)
@@ -206,7 +225,9 @@ class Table:
             if mode == "overwrite":
                 state = table._state
                 state.move_to(
-                    replace_table(state.publisher, state.snapshot, definition, metadata=metadata)
+                    replacement.replace_table(
+                        state.publisher, state.snapshot, definition, metadata=metadata
+                    )
                 )
             return table
 
@@ -297,7 +318,7 @@ class Table:
         options = self.store.storage_options if storage_options is None else storage_options
         access = access_of(self.store)
         target = open_store(path, storage_options=options, durability=durability, access=access)
-        return type(self)(target, clone_table(self.store, snapshot, target, message=message))
+        return type(self)(target, clone.clone_table(self.store, snapshot, target, message=message))
 
     @property
     def location(self) -> str:
@@ -345,19 +366,19 @@ class Table:
         return dict(self.schema.properties)
 
     @property
-    def tags(self) -> Tags:
+    def tags(self) -> refs.Tags:
         """Names for snapshots: ``tags.create(name)``, ``.delete(name)``, ``.list()``."""
-        return Tags(self.store, self.snapshot, self.branch)
+        return refs.Tags(self.store, self.snapshot, self.branch)
 
     @property
-    def consumers(self) -> Consumers:
+    def consumers(self) -> refs.Consumers:
         """Programs that follow the table: ``consumers.record(name)``, ``.delete(name)``."""
-        return Consumers(self.store, self.snapshot, self.branch)
+        return refs.Consumers(self.store, self.snapshot, self.branch)
 
     @property
-    def branches(self) -> Branches:
+    def branches(self) -> refs.Branches:
         """The branches: ``branches.create(name)``, ``.fast_forward(name)``, ..."""
-        return Branches(self.store, self.snapshot, self.branch, self._state.follow_branch)
+        return refs.Branches(self.store, self.snapshot, self.branch, self._state.follow_branch)
 
     @property
     def mirrors(self) -> Mirrors:
@@ -367,9 +388,9 @@ class Table:
         return Mirrors(self.store, self.branch, self.set_properties)
 
     @property
-    def inspect(self) -> Inspection:
+    def inspect(self) -> tables.Inspection:
         """Metadata as Arrow tables: ``inspect.files()``, ``.snapshots()``, ``.refs()``, ..."""
-        return Inspection(self.store, self.snapshot, self.branch)
+        return tables.Inspection(self.store, self.snapshot, self.branch)
 
     def refresh(self) -> Snapshot:
         """Move to the latest snapshot of the branch; then a table opened at a version can write."""

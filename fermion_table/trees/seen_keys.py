@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.key_encoding import direct_keys, encode_keys, is_number, key_ranks

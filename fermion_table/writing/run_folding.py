@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from fermion import arrow_compute as pc
 from fermion.engine import one_batch
 from fermion_table.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.fold import fold, groups_by_key

@@ -103,6 +103,7 @@ def public_callables(package: types.ModuleType, also: Iterable[type] = ()) -> It
             continue
         if (name, found) in exported:
             yield name
+        inspect.getmembers(found)  # methods whose modules are loaded when they are asked for
         for method, member in inspect.getmembers_static(found):
             bound = member.__func__ if isinstance(member, classmethod | staticmethod) else member
             if method.startswith("_") or not inspect.isfunction(bound):

@@ -1,0 +1,93 @@
+"""The modules that the first use in a process loads, for each of the most frequent uses.
+
+``python -m tests.kit.loaded_modules`` writes the list anew, beside this module.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+import fermion
+from fermion_table import Table
+from tests.kit.processes import modules_after
+
+LIST = Path(__file__).with_suffix(".json")
+USES = {
+    "import": "import fermion, fermion_table",
+    "read a file": "import fermion; fermion.read_table('a.fermion', columns=['x'])",
+    "read some rows of a file": (
+        "import fermion; fermion.read_table('a.fermion', columns=['y'], filter='x > 5')"
+    ),
+    "write a file": (
+        "import fermion, pyarrow as pa\n"
+        "buffer = pa.py_buffer(bytes(80))\n"
+        "rows = pa.table([pa.Array.from_buffers(pa.int64(), 10, [None, buffer])], ['x'])\n"
+        "fermion.write_table(rows, 'written.fermion')"
+    ),
+    "read a table": "from fermion_table import Table; Table.open('t').scan().to_arrow()",
+    "read some rows of a table": (
+        "from fermion_table import Table\n"
+        "Table.open('t').scan(columns=['y'], filter='x > 5').to_arrow()"
+    ),
+    "append to a table": (
+        "import fermion\n"
+        "from fermion_table import Table\n"
+        "Table.open('t').append(fermion.read_table('a.fermion'))"
+    ),
+    "head of a file": "from fermion.cli import main; main(['head', 'a.fermion', '-n', '0'])",
+}
+"""What is run in a directory with a file and a table."""
+SLOW = {
+    "asyncio",
+    "duckdb",
+    "fsspec",
+    "multiprocessing",
+    "pandas",
+    "polars",
+    "rich",
+    "sqlglot",
+    "ssl",
+}
+"""What takes long to import, and what is used seldom."""
+OTHERS = {
+    "mmh3",
+    "msgspec",
+    "pcodec",
+    "pyarrow.compute",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "pyroaring",
+    "sortedcontainers",
+    "xxhash",
+    "zstandard",
+    *SLOW,
+}
+
+
+def make(folder: Path) -> None:
+    """The file and the table that the uses are of."""
+    rows = pa.table({"x": range(100), "y": [str(number) for number in range(100)]})
+    fermion.write_table(rows, folder / "a.fermion")
+    Table.create(folder / "t", rows, durability="fast")
+
+
+def loaded(use: str, folder: Path) -> list[str]:
+    """Our modules, and those of `OTHERS` that are loaded; sorted."""
+    modules = modules_after(f"import os; os.chdir({str(folder)!r})\n{USES[use]}")
+    return sorted(
+        module
+        for module in modules
+        if module in OTHERS or module.partition(".")[0] in ("fermion", "fermion_table")
+    )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        make(Path(made))
+        found = {use: loaded(use, Path(made)) for use in USES}
+    LIST.write_text(json.dumps(found, indent=1) + "\n")
+    print({use: len(modules) for use, modules in found.items()})
