@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from spark_ext.versions import SERIES, SPARK, Feature, series_text
+from spark_ext.versions import SERIES, SPARK, Feature
 
-LATER = frozenset(series_text(series) for series in SERIES if series > SPARK.series)
-"""With these blocks of a page are marked that need a newer Spark, as in ``python 4.3``."""
+LATER = frozenset(
+    f"spark_{major}_{minor}" for major, minor in SERIES if (major, minor) > SPARK.series
+)
+"""With these blocks of a page are marked that need a newer Spark, as in ``python spark_4_3``."""
 
 
 def needs(feature: Feature) -> pytest.MarkDecorator:
