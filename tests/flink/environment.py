@@ -122,13 +122,22 @@ class FlinkProcess:
         batch: bool = True,
         settings: Mapping[str, str] | None = None,
         rows_max: int | None = None,
+        savepoints: Path | None = None,
     ) -> None:
-        """As `sql`, without waiting: `rows` returns the answer."""
+        """As `sql`, without waiting: `rows` returns the answer.
+
+        Parameters
+        ----------
+        savepoints
+            A folder: the job of an INSERT runs until it has a file ``stop``, then stops with a
+            savepoint there, whose path is the one row of the answer.
+        """
         request = {
             "statements": statements,
             "batch": batch,
             "settings": {**self.settings, **(settings or {})},
             "rows_max": rows_max,
+            "savepoints": None if savepoints is None else str(savepoints),
         }
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -163,6 +172,11 @@ class FlinkProcess:
         """The ids of its process group: its JVM, and their children."""
         group = self.process.pid
         return [pid for pid in _running() if pid != group and _group_of(pid) == group]
+
+    def workers(self) -> list[int]:
+        """The ids of the Python processes that read and write tables for it."""
+        daemons = {pid for pid in self.processes() if b"flink_ext.daemon" in _command_of(pid)}
+        return [pid for pid in daemons if _parent_of(pid) in daemons]
 
     def kill(self) -> None:
         """End it with SIGKILL, and all that it started in its process group."""
@@ -226,7 +240,22 @@ def _running() -> list[int]:
 
 def _group_of(pid: int) -> int | None:
     """The process group of a process; None if it has ended, though nobody has waited for it."""
+    state, _, group = _facts_of(pid)
+    return None if state in "ZX" else int(group)
+
+
+def _parent_of(pid: int) -> int:
+    return int(_facts_of(pid)[1])
+
+
+def _facts_of(pid: int) -> list[str]:
+    """State, parent and process group."""
     with contextlib.suppress(OSError):
-        state, _, group = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:3]
-        return None if state == "Z" else int(group)
-    return None
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:3]
+    return ["X", "0", "0"]
+
+
+def _command_of(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""

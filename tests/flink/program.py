@@ -1,6 +1,7 @@
 """Runs in Flink's environment: SQL from lines of JSON on standard input, rows to standard output.
 
-Each request is ``{"statements": [...], "batch": ..., "settings": {...}, "rows_max": ...}``. The
+Each request is ``{"statements": [...], "batch": ..., "settings": {...}, "rows_max": ...,
+"savepoints": ...}``, where a folder says that INSERTs run until they are stopped. The
 answer is the rows of the last statement, each with its kind (``+I``, ``-U``, ``+U``, ``-D``), or
 the error with its causes. An answer is one line, after a mark, as Flink prints, too.
 """
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 from pyflink.common import Configuration
@@ -47,6 +50,8 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
         result = tables.execute_sql(sql)
         rows = []
         if result.get_job_client() is not None and sql.lstrip().upper().startswith("INSERT"):
+            if request["savepoints"]:
+                return {"rows": encoded([["+I", [stopped(result, Path(request["savepoints"]))]]])}
             result.wait()
             continue
         with result.collect() as found:  # its end cancels the job
@@ -55,6 +60,16 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
                 if rows_max is not None and len(rows) >= rows_max:
                     break
     return {"rows": encoded(rows)}
+
+
+def stopped(result: Any, folder: Path) -> str:
+    """Wait until the folder has a file ``stop``; then stop the job with a savepoint there."""
+    # PyFlink's own method calls one that Flink 2 no longer has.
+    job = result.get_job_client()._j_job_client
+    canonical = get_gateway().jvm.org.apache.flink.core.execution.SavepointFormatType.CANONICAL
+    while not (folder / "stop").exists():
+        time.sleep(0.1)
+    return str(job.stopWithSavepoint(False, f"file://{folder}", canonical).get())
 
 
 def message(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.flink.environment import use_catalog
+from tests.flink.environment import FlinkError, use_catalog
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -71,3 +71,55 @@ def test_a_stream_has_the_snapshot_first_and_then_each_change_with_its_kind(
             assert k not in state
             state[k] = v
     assert state == {1: 11, 2: 21, 4: 40}
+
+
+def test_a_new_job_goes_on_where_its_consumer_was_although_older_snapshots_expired(
+    flink, warehouse, keyed
+):
+    """The consumer keeps the snapshot that it has read; those before it expire."""
+    keyed.consumers.record("report", version=1)
+    keyed.upsert({"k": [2], "v": [22]})
+    keyed.expire_snapshots(older_than="0 s", retain_last=1)
+    query = f"SELECT k, v FROM keyed {hint(consumer='report')}"
+    rows = flink.sql(
+        *use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=4, seconds=90
+    )
+    assert rows == [
+        ("-U", (2, 20)),
+        ("+U", (2, 21)),
+        ("-U", (2, 21)),
+        ("+U", (2, 22)),
+    ]
+
+
+def test_what_a_stream_can_not_do_is_an_error_that_says_what_can(flink, warehouse, keyed):
+    """A position that has expired, deletions of an append table, options of streams in a batch."""
+    plain = Table.create(in_catalog(warehouse, "plain"), {"k": [1, 2]})
+    plain.delete("k = 1")
+    keyed.expire_snapshots(older_than="0 s", retain_last=1)
+    wrong = {
+        "scan.mode' = 'from-snapshot', 'scan.snapshot-id' = '1": ("keyed", "no snapshot 1"),
+        "scan.mode' = 'from-snapshot', 'scan.snapshot-id' = '0": ("plain", "snapshot 2 deleted"),
+        "scan.mode' = 'late": ("keyed", "expected one of .latest-full, latest, from-snapshot"),
+        "scan.mode' = 'from-snapshot": ("keyed", "say which one"),
+        "scan.deletes' = 'drop": ("plain", "expected one of .fail, ignore, emit"),
+    }
+    for options, (table, message) in wrong.items():
+        query = f"SELECT k FROM {table} /*+ OPTIONS('{options}') */"
+        with pytest.raises(FlinkError, match=message):
+            flink.sql(*use_catalog(warehouse), query, batch=False, rows_max=9, seconds=90)
+    query = f"SELECT k FROM keyed {hint(consumer='report')}"
+    with pytest.raises(FlinkError, match="'consumer-id' is for streams"):
+        flink.sql(*use_catalog(warehouse), query)
+    assert keyed.consumers.list() == []
+
+
+def test_deletions_of_an_append_table_are_rows_of_a_stream_that_asks_for_them(flink, warehouse):
+    plain = Table.create(in_catalog(warehouse, "plain"), {"k": [1, 2]})
+    plain.delete("k = 1")
+    options = {"scan.mode": "from-snapshot", "scan.snapshot_id": "0", "scan.deletes": "emit"}
+    query = f"SELECT k FROM plain {hint(**options)}"
+    rows = flink.sql(
+        *use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=3, seconds=90
+    )
+    assert rows == [("+I", (1,)), ("+I", (2,)), ("-D", (1,))]

@@ -110,6 +110,7 @@ NEED_A_SERVER = {
     "guide/s3.md": "tests/claims/fermion_table/test_page_about_s3.py",
     "guide/hdfs.md": "tests/hdfs/test_page.py",
     "guide/serve.md": "tests/fermion_table/cli/test_serve.py",
+    "guide/flink.md": "tests/flink/test_guide.py",
     "guide/paimon.md": "tests/fermion_table/paimon/test_page.py",
 }
 """Pages whose code runs in another module, which has the server or library that it needs."""
@@ -117,8 +118,10 @@ NEED_A_SERVER = {
 
 def uses_spark(page: Path) -> bool:
     """Whether a page needs a session of Spark."""
+    is_sql_of_spark = page.relative_to(DOCS).as_posix() not in NEED_A_SERVER
     return any(
-        block.language == "sql" or re.search(r"^\s*(?:import|from) pyspark\b", block.code, re.M)
+        (block.language == "sql" and is_sql_of_spark)
+        or re.search(r"^\s*(?:import|from) pyspark\b", block.code, re.M)
         for block in blocks(page)
         if block.language in ("python", "sql")
     )
