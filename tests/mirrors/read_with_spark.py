@@ -20,6 +20,8 @@ spark = (
     .config("spark.databricks.delta.snapshotPartitions", "1")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    .config("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED")  # dates before 1582
+    .config("spark.sql.parquet.datetimeRebaseModeInWrite", "CORRECTED")
     .getOrCreate()
 )
 for job in json.loads(Path(sys.argv[1]).read_text()):
