@@ -173,7 +173,8 @@ def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int,
     OSError
         The storage refused to delete a file.
     """
-    kept, first_schema = pointers.first_kept(store), _first_schema(store)
+    kept, creation = pointers.first_kept(store), snapshot_path(0)
+    first_schema = _first_schema(store)
     files = total = 0
     for number in range(1 if dry_run else DROP_PASSES):
         own = [
@@ -184,6 +185,8 @@ def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int,
         ]
         if number and table_exists(store):
             break  # another one
+        if not number and first_schema and not any(item.path == creation for item in own):
+            own.append(StoredObject(creation, 0, None))  # the listing is behind
         files, total = files + len(own), total + sum(item.size for item in own)
         if dry_run or not own:
             break

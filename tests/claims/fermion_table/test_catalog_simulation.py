@@ -14,8 +14,9 @@ from fermion_table.catalog.keyed_list import ListChange
 from tests.kit.simulation import Faults, Violation, simulate_catalog
 
 SEEDS = 6
-RACES = (581, 645, 721)
-"""Tables were made while others were dropped in their directory, by several clients."""
+RACES = (581, 645, 721, 745)
+"""Tables were made while others were dropped in their directory, or dropped by a listing that was
+behind."""
 
 
 def first_violation(**words: Any) -> str:
@@ -41,7 +42,7 @@ def test_lists_and_tables_agree_whatever_clients_do_at_once() -> None:
 @pytest.mark.parametrize("seed", RACES)
 def test_tables_made_while_others_are_dropped_open(seed: int) -> None:
     """Seeds that the long run has found."""
-    assert simulate_catalog(seed, clients=2 + seed % 3 // 2).outcomes["create acknowledged"]
+    assert simulate_catalog(seed, clients=2 + seed % 3 // 2).commits
 
 
 @pytest.mark.slow
