@@ -120,7 +120,8 @@ class ScanBlocks:
 
     @cached_property
     def slots(self) -> np.ndarray:
-        """As of `BlockSource`."""
+        """As of `BlockSource`; asked for before threads read blocks, which share both readers."""
+        _ = self._reader, self._finder
         return np.array([self._slots_of(split) for split in self._splits], np.int64)
 
     def _slots_of(self, split: Split) -> int:

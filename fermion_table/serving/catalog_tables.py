@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from fermion import version
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import logger
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import parts_of, quoted
 from fermion_table.errors import TableNotFound
@@ -26,7 +26,7 @@ CATALOG = "fermion"
 ROOT_SCHEMA = "main"
 """What clients see as the schema of tables without a namespace."""
 _TABLE = "TABLE"
-logger = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def _fields(text: str) -> pa.Schema:
@@ -221,7 +221,7 @@ class CatalogTables:
         try:
             return self.catalog.table(name).scan().schema.serialize().to_pybytes()
         except (FermionError, OSError):  # one that is broken, or dropped now, hides no other
-            logger.warning("%s: its columns can't be listed", name, exc_info=True)
+            _log.warning("%s: its columns can't be listed", name, exc_info=True)
             return None
 
     def _primary_key(self, wanted: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import secrets
 import threading
 import time
@@ -19,7 +18,7 @@ from fermion import telemetry
 from fermion.display import shortened
 from fermion.engine import isolated_database, load_duckdb
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion.redaction import redacted_text
+from fermion.redaction import logger, redacted_text
 from fermion_table.scanning.sql import SqlName, SqlResult
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ T = TypeVar("T")
 HANDLES_MAX = 1000
 _LOOK_EACH_S = 0.1
 _TEXT_LOGGED = 200
-logger = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class Call(Protocol):
@@ -323,7 +322,7 @@ class Answer:
         seconds = time.monotonic() - self._began
         told = {"peer": self._peer, "outcome": self._outcome, "rows": self._rows}
         text = shortened(redacted_text(self._query.text), _TEXT_LOGGED)
-        logger.info(
+        _log.info(
             "query of %s: %s, %s rows, %.3f s: %s",
             *(*told.values(), seconds, text),
             extra={**told, "seconds": seconds, "query": text},
@@ -434,8 +433,8 @@ class Queries:
                 for work in list(self._works):
                     try:
                         work.look(self.limits.seconds)
-                    except Exception:  # others have to be watched, too
-                        logger.exception("a query could not be ended")
+                    except Exception:  # noqa: BLE001 - others have to be watched, too
+                        _log.exception("a query could not be ended")
             time.sleep(_LOOK_EACH_S)
 
 

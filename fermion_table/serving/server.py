@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.redaction import logger
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.serving.access import AnyHandshake, TokenCheck
 from fermion_table.serving.catalog_tables import CatalogTables
@@ -29,7 +29,7 @@ from fermion_table.serving.queries import (
 _CANCELLED, _NOT_CANCELLED = 1, 3
 """What the protocol calls the outcomes of a cancellation."""
 _ONLY_READS = "this server only reads: write with fermion_table or spark_ext"
-logger = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 class SqlServer(flight.FlightServerBase):  # type: ignore[misc, unused-ignore]
@@ -278,10 +278,10 @@ def _told() -> Iterator[None]:
         yield
     except (flight.FlightError, StopIteration):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - every error becomes a reply
         status = next((theirs for ours, theirs in _STATUS if isinstance(error, ours)), None)
         if status is None:
-            logger.exception("a call failed")
+            _log.exception("a call failed")
             message = f"the server failed, and its log says why: {type(error).__name__}"
             raise flight.FlightInternalError(message) from None
         raise status(str(error)) from None

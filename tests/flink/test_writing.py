@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from fermion_table import Catalog, Table
-from tests.flink import dying
 from tests.flink.environment import (
     PROJECT,
     FlinkError,
@@ -23,6 +22,7 @@ from tests.flink.environment import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+DYING = Path(__file__).with_name("dying.py")
 PLACES = ("in-write", "after-prepare", "before-commit", "after-commit")
 RESTARTING = {
     "execution.checkpointing.interval": "700 ms",
@@ -44,8 +44,7 @@ def dying_python(deaths: Path) -> str:
     """An interpreter whose workers die; see `tests.flink.dying`."""
     program = deaths.parent / "python"
     program.write_text(
-        f'#!/bin/sh\nPYTHONPATH="{PROJECT}" exec "{sys.executable}" "{dying.__file__}" '
-        f'"{deaths}" "$@"\n'
+        f'#!/bin/sh\nPYTHONPATH="{PROJECT}" exec "{sys.executable}" "{DYING}" "{deaths}" "$@"\n'
     )
     program.chmod(0o755)
     return str(program)

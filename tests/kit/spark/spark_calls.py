@@ -117,7 +117,7 @@ _AGE = {"older_than": None, "dry_run": False}
 
 CALLS: dict[str, Callable[[Path], Case]] = {
     "append": _case(spark_ext.append, **_WRITE),
-    "upsert": _case(spark_ext.upsert, "k", **_UPSERT),
+    "upsert": _case(spark_ext.upsert, "k", **_UPSERT, format=None),
     "merge": _case(
         _merged,
         **_SPARK,
@@ -177,6 +177,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         dry_run=False,
         progress=None,
         **_ACCESS,
+    ),
+    "mirror": _case(
+        spark_ext.mirror, **_SPARK, name=None, branch=None, mirror_storage_options=None, **_ACCESS
     ),
     "expire": _case(spark_ext.expire, **_SPARK, **_AGE, retain_last=None, **_ACCESS),
     "remove_orphans": _case(spark_ext.remove_orphans, **_SPARK, **_AGE, **_ACCESS),
