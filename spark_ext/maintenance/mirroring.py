@@ -10,6 +10,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from fermion.arguments import mapping
 from fermion_table import StorageAccess
 from fermion_table.engine import CopyTask, Publication, Split
 from spark_ext.opening import open_table
@@ -60,6 +61,7 @@ def mirror(
         A task failed, the second where workers died. Snapshots before it stay published.
     """
     classic(spark, "mirror")
+    mapping(mirror_storage_options, "mirror_storage_options")
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     return table.mirrors.publish(
         name, storage_options=mirror_storage_options, runner=_Runner(spark.sparkContext)

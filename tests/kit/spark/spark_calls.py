@@ -55,6 +55,7 @@ def prepare(directory: Path) -> None:
     table = Table.create(directory / "t", SCHEMA, partition_by="part")
     for number in (1, 2):
         table.append({"id": [number], "part": [2]})
+    table.mirrors.create("delta", directory / "mirror")
     Table.create(directory / "k", SCHEMA, primary_key=["id"]).upsert({"id": [1], "part": [2]})
     pq.write_table(pa.table({"id": [1], "part": [2]}), directory / "a.parquet")
 
