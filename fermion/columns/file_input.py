@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -51,7 +54,8 @@ class InputFiles:
     ----------
     location
         A file, a pattern such as ``dir/*.csv``, or a directory, whose folders may be Hive
-        partitions (``day=2026-01-31``): they become columns; a local path or an fsspec URL. The
+        partitions (``day=2026-01-31``): they become columns; a local path or an fsspec URL (JSON
+        is copied to a temporary folder first). The
         suffix of the files tells their format: Parquet, CSV (``.tsv`` with tabs), JSON lines,
         Arrow IPC, Feather or ORC; text may be compressed (``.csv.gz``).
     storage_options
@@ -124,21 +128,39 @@ class InputFiles:
                 f"data: {redacted(self.location)}: expected files of one format, found {one} "
                 f"and {other}"
             )
-        with self._told():
-            rows = datasets.dataset(
-                files,
-                format=_options(next(iter(formats))),
-                filesystem=self._filesystem,
-                partitioning=datasets.partitioning(flavor="hive"),
-                partition_base_dir=self._path if self._is_directory else None,
-            )
-            reader = rows.scanner().to_reader()
+        kind = next(iter(formats))
+        filesystem, base, folder = self._filesystem, self._path, ""
+        if filesystem is not None and kind[0] == "json":
+            # pyarrow holds the interpreter's lock while it waits for the threads that read JSON.
+            folder = tempfile.mkdtemp(prefix="fermion-")
+            base = f"{folder}/{base.lstrip('/')}"
+        try:
+            with self._told():
+                if folder and filesystem is not None:
+                    copies = [f"{folder}/{file.lstrip('/')}" for file in files]
+                    for file, copy in zip(files, copies, strict=True):
+                        os.makedirs(os.path.dirname(copy), exist_ok=True)
+                        filesystem.get_file(file, copy)
+                    filesystem, files = None, copies
+                rows = datasets.dataset(
+                    files,
+                    format=_options(kind),
+                    filesystem=filesystem,
+                    partitioning=datasets.partitioning(flavor="hive"),
+                    partition_base_dir=base if self._is_directory else None,
+                )
+                reader = rows.scanner().to_reader()
+        except BaseException:
+            _remove(folder, os.getpid())
+            raise
 
         def batches() -> Iterator[pa.RecordBatch]:
             with self._told():
                 yield from reader
 
-        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+        made = batches()
+        weakref.finalize(made, _remove, folder, os.getpid())
+        return pa.RecordBatchReader.from_batches(reader.schema, made)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -156,6 +178,7 @@ class InputFiles:
 def _found(filesystem: AbstractFileSystem | None, path: str) -> tuple[bool, list[str]]:
     """Whether a location is a directory, and the files that it means."""
     if filesystem is not None:
+        filesystem.invalidate_cache()  # of listings that fsspec keeps: files may have come since
         if filesystem.isdir(path):
             files = filesystem.find(path)
             return True, [file for file in files if not _is_hidden(os.path.relpath(file, path))]
@@ -175,6 +198,12 @@ def _found(filesystem: AbstractFileSystem | None, path: str) -> tuple[bool, list
     if os.path.isfile(path):
         return False, [path]
     return False, [file for file in glob.iglob(path, recursive=True) if os.path.isfile(file)]
+
+
+def _remove(folder: str, process: int) -> None:
+    """Remove a folder of copies, unless this is a fork of the process that made it."""
+    if folder and process == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_hidden(path: str) -> bool:

@@ -54,6 +54,7 @@ from fermion_table.writing.data_files import DataFiles
 from fermion_table.writing.data_writer import check_batches
 from fermion_table.writing.debezium import changes_in
 from fermion_table.writing.deletions import deletions
+from fermion_table.writing.incoming_rows import with_options
 from fermion_table.writing.make_writer import TableWriter, write_changes
 from fermion_table.writing.writer_message import WriterMessage, WriteSettings, check_same_schema
 
@@ -142,6 +143,7 @@ class Transaction:
         """Add rows to a table with a primary key (see `Table.upsert`)."""
         self._enter()
         required_key(self._draft.schema, self._publisher.store.location, "upsert")
+        data = with_options(data, self._publisher.store.storage_options)
         data, change_type = changes_in(data, change_type, format, self._draft.schema)
         self._add(self._write(data, change_type))
 
@@ -176,6 +178,7 @@ class Transaction:
     def merge(self, source: TableLike, on: Any) -> MergeBuilder:
         """Merge rows of a source when the builder is executed (see `Table.merge`)."""
         self._enter()
+        source = with_options(source, self._publisher.store.storage_options)
         return MergeBuilder(source, on, self._draft.schema, self._merge)
 
     def overwrite(
@@ -373,6 +376,7 @@ class Transaction:
     def _write(
         self, data: TableLike, change_type: str | None = None, *, replaced: Replaced = False
     ) -> tuple[Entry, ...]:
+        data = with_options(data, self._publisher.store.storage_options)
         with self._writer(replaced) as writer:
             write_changes(writer, data, change_type, copy=not is_in_memory(data))
             (message,) = writer.prepare_commit()
@@ -414,6 +418,7 @@ class Statement(Transaction):
             The columns do not fit the table's.
         """
         self._enter()
+        data = with_options(data, self._publisher.store.storage_options)
         reader = record_batch_reader(data)
         columns = [field for field in reader.schema if field.name != change_type]
         merge = merged_schema(self._publisher.store, self._draft.base, pa.schema(columns))

@@ -23,6 +23,7 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import HasState, TableState
 from fermion_table.writing.debezium import changes_in
+from fermion_table.writing.incoming_rows import with_options
 from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.writer_message import WriterMessage, WriteSettings
 
@@ -351,6 +352,7 @@ def upsert(
     merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
     required_key(state.schema, state.store.location, "upsert")
+    data = with_options(data, state.store.storage_options)
     data, change_type = changes_in(data, change_type, format, state.schema)
     with showing(progress), appending(state, metadata) as transaction:
         if merges:

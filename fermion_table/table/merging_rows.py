@@ -13,6 +13,7 @@ from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
 from fermion_table.operations.transaction import Statement
 from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState
+from fermion_table.writing.incoming_rows import with_options
 
 
 def merge(
@@ -88,4 +89,5 @@ def merge(
         )
         return statement.commit_merge(change)
 
+    source = with_options(source, state.store.storage_options)
     return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)

@@ -43,6 +43,7 @@ from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
 from fermion_table.table.appending import appending
 from fermion_table.table.inline_compaction import finished
 from fermion_table.table.state import TableState
+from fermion_table.writing.incoming_rows import with_options
 from fermion_table.writing.make_writer import TableWriter, make_writer
 from fermion_table.writing.writer_message import WriterMessage, WriteSettings
 
@@ -154,7 +155,9 @@ def create_with_rows(
     return staged._publish(messages, metadata)
 
 
-def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
+def schema_and_rows(
+    schema: Any, data: Any, storage_options: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
     """The schema of a new table and its first rows, None for none.
 
     Parameters
@@ -164,12 +167,15 @@ def schema_and_rows(schema: Any, data: Any) -> tuple[Any, Any]:
         says there of an index is left out: it does not hold for rows that come later.
     data
         Rows beside a schema, or None.
+    storage_options
+        Of the table: files that a URL names are read with them.
 
     Raises
     ------
     TypeError
         Names the parameter.
     """
+    schema, data = (with_options(item, storage_options) for item in (schema, data))
     if isinstance(schema, pa.Schema | TableSchema):
         return schema, data
     if schema is not None and data is not None:

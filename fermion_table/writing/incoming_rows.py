@@ -6,6 +6,7 @@ only make them readable and are never parsed back. The partition columns stay in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.arguments import text
-from fermion.engine import record_batch_reader, take_batch_rows
+from fermion.engine import InputFiles, record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.progress import watched
 from fermion_table.errors import SchemaMismatch
@@ -152,6 +153,19 @@ def partition_text(scalar: pa.Scalar) -> str | None:
     if pat.is_temporal(scalar.type) and not pat.is_duration(scalar.type):
         return str(scalar.cast(pa.string()))
     return str(value_codec.encode_value(scalar))
+
+
+def with_options(data: Any, storage_options: dict[str, Any] | None) -> Any:
+    """Files that a URL names as their rows, read with a table's storage options; or the data.
+
+    Raises
+    ------
+    InvalidArgumentError, StorageError
+        As `fermion.engine.InputFiles`.
+    """
+    if not storage_options or not isinstance(data, (str, os.PathLike)):
+        return data
+    return InputFiles(data, storage_options).reader() if "://" in os.fspath(data) else data
 
 
 class IncomingRows:

@@ -18,6 +18,7 @@ from fermion_table import Catalog, Table
 from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
 from tests.kit.tables.crowd import work
+from tests.kit.tables.input_files import check_input_files
 
 pytestmark = pytest.mark.services
 
@@ -163,3 +164,7 @@ def test_the_command_line_takes_its_address(hdfs_folder, project_environment):
     )
     assert said.returncode == 0, said.stderr
     assert hdfs_folder in json.dumps(json.loads(said.stdout))
+
+
+def test_files_of_rows_are_created_from_appended_imported_and_added(hdfs_folder):
+    check_input_files(hdfs_folder, {}, [])

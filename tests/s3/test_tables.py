@@ -21,6 +21,7 @@ from fermion_table.storage import probe as storage_probe
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
 from tests.kit.tables.crowd import work
+from tests.kit.tables.input_files import arguments_of, check_input_files
 from tests.kit.tables.s3_proxy import Proxy
 from tools.ceph.cluster import options_of
 
@@ -181,3 +182,8 @@ def test_the_command_line_takes_its_address(
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
     assert ceph_folder in json.dumps(json.loads(said.stdout))
+
+
+def test_files_of_rows_are_created_from_appended_imported_and_added(ceph_folder, options):
+    """With the credentials of the table, which the environment does not have."""
+    check_input_files(ceph_folder, options, arguments_of(options))

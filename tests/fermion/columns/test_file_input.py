@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +154,31 @@ def test_rows_get_the_types_of_the_table(tmp_path: Path) -> None:
 def test_other_things_are_no_rows(tmp_path: Path, rows: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Table.create(tmp_path / "t", rows)
+
+
+READS_JSON = """
+import sys, tempfile, fsspec
+from fermion_table import Table
+memory = fsspec.filesystem("memory")
+memory.pipe_file("/in/day=1/a.jsonl", b'{"id": 1}\\n')
+table = Table.create(sys.argv[1], "memory://in", durability="fast")
+memory.pipe_file("/in/day=2/b.jsonl", b'{"id": 2}\\n')
+table.append("memory://in/*/b.jsonl")
+print(table.to_arrow().sort_by("id").to_pylist())
+"""
+
+
+def test_json_lines_of_a_storage_are_read_and_not_waited_for(tmp_path: Path) -> None:
+    """In a process of its own, as it would wait for ever; nothing is left of the copies."""
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", READS_JSON, str(tmp_path / "t")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TMPDIR": str(copies)},
+    )
+    assert done.stdout.strip() == "[{'id': 1, 'day': 1}, {'id': 2, 'day': 2}]", done.stderr
+    assert list(copies.iterdir()) == []
