@@ -176,7 +176,9 @@ class Catalog:
         """
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
-        schema, rows = schema_and_rows(schema, data, self._warehouse.root.storage_options)
+        schema, rows = schema_and_rows(
+            schema, data, self._warehouse.root.location, self._warehouse.root.storage_options
+        )
         definition = TableDefinition(
             schema=schema,
             partition_by=partition_by,

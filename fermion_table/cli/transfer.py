@@ -66,7 +66,7 @@ class Create:
                 raise InvalidArgumentError(f"--property {setting}: expected NAME=VALUE")
             properties[name] = value
         given = InputFiles(arguments.files, storage_options(arguments))
-        schema, rows = schema_and_rows(given.reader(), None)
+        schema, rows = schema_and_rows(given.reader(), None, arguments.path, None)
         definition = TableDefinition(
             schema=schema,
             partition_by=arguments.partition_by,

@@ -143,7 +143,7 @@ class Transaction:
         """Add rows to a table with a primary key (see `Table.upsert`)."""
         self._enter()
         required_key(self._draft.schema, self._publisher.store.location, "upsert")
-        data = with_options(data, self._publisher.store.storage_options)
+        data = self._readable(data)
         data, change_type = changes_in(data, change_type, format, self._draft.schema)
         self._add(self._write(data, change_type))
 
@@ -178,7 +178,7 @@ class Transaction:
     def merge(self, source: TableLike, on: Any) -> MergeBuilder:
         """Merge rows of a source when the builder is executed (see `Table.merge`)."""
         self._enter()
-        source = with_options(source, self._publisher.store.storage_options)
+        source = self._readable(source)
         return MergeBuilder(source, on, self._draft.schema, self._merge)
 
     def overwrite(
@@ -373,10 +373,16 @@ class Transaction:
         self._enter()
         return self._draft.writer(replaced=replaced)
 
+    def _readable(self, data: TableLike) -> TableLike:
+        """Rows; of files on the table's storage, read with its options."""
+        store = self._publisher.store
+        rows: TableLike = with_options(data, store.location, store.storage_options)
+        return rows
+
     def _write(
         self, data: TableLike, change_type: str | None = None, *, replaced: Replaced = False
     ) -> tuple[Entry, ...]:
-        data = with_options(data, self._publisher.store.storage_options)
+        data = self._readable(data)
         with self._writer(replaced) as writer:
             write_changes(writer, data, change_type, copy=not is_in_memory(data))
             (message,) = writer.prepare_commit()
@@ -418,7 +424,7 @@ class Statement(Transaction):
             The columns do not fit the table's.
         """
         self._enter()
-        data = with_options(data, self._publisher.store.storage_options)
+        data = self._readable(data)
         reader = record_batch_reader(data)
         columns = [field for field in reader.schema if field.name != change_type]
         merge = merged_schema(self._publisher.store, self._draft.base, pa.schema(columns))

@@ -352,7 +352,7 @@ def upsert(
     merges = check_schema_mode(schema_mode) is not None
     state.refresh_for_append()
     required_key(state.schema, state.store.location, "upsert")
-    data = with_options(data, state.store.storage_options)
+    data = with_options(data, state.store.location, state.store.storage_options)
     data, change_type = changes_in(data, change_type, format, state.schema)
     with showing(progress), appending(state, metadata) as transaction:
         if merges:

@@ -89,5 +89,5 @@ def merge(
         )
         return statement.commit_merge(change)
 
-    source = with_options(source, state.store.storage_options)
+    source = with_options(source, state.store.location, state.store.storage_options)
     return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)

@@ -156,7 +156,7 @@ def create_with_rows(
 
 
 def schema_and_rows(
-    schema: Any, data: Any, storage_options: dict[str, Any] | None = None
+    schema: Any, data: Any, location: Any, storage_options: dict[str, Any] | None
 ) -> tuple[Any, Any]:
     """The schema of a new table and its first rows, None for none.
 
@@ -167,15 +167,15 @@ def schema_and_rows(
         says there of an index is left out: it does not hold for rows that come later.
     data
         Rows beside a schema, or None.
-    storage_options
-        Of the table: files that a URL names are read with them.
+    location, storage_options
+        Of the table: files on its storage are read with its options.
 
     Raises
     ------
     TypeError
         Names the parameter.
     """
-    schema, data = (with_options(item, storage_options) for item in (schema, data))
+    schema, data = (with_options(item, location, storage_options) for item in (schema, data))
     if isinstance(schema, pa.Schema | TableSchema):
         return schema, data
     if schema is not None and data is not None:

@@ -200,7 +200,7 @@ class Table:
         if mode not in ("error", "ignore", "overwrite"):
             raise InvalidArgumentError(f"mode={mode!r}: expected 'error', 'ignore' or 'overwrite'")
         metadata, shown = request.CommitMetadata(message=message), showing(progress)
-        schema, rows = staged.schema_and_rows(schema, data, storage_options)
+        schema, rows = staged.schema_and_rows(schema, data, path, storage_options)
         replaces_by_rows = rows is not None and mode == "overwrite"
         store = open_store(path, storage_options=storage_options, durability=durability)
         definition = replacement.TableDefinition(

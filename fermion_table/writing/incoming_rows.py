@@ -155,17 +155,23 @@ def partition_text(scalar: pa.Scalar) -> str | None:
     return str(value_codec.encode_value(scalar))
 
 
-def with_options(data: Any, storage_options: dict[str, Any] | None) -> Any:
-    """Files that a URL names as their rows, read with a table's storage options; or the data.
+def with_options(data: Any, location: Any, storage_options: dict[str, Any] | None) -> Any:
+    """Files on the storage of a table as their rows, read with its options; or the data.
+
+    Parameters
+    ----------
+    location
+        The table's. Files of other protocols are read without its options.
 
     Raises
     ------
     InvalidArgumentError, StorageError
         As `fermion.engine.InputFiles`.
     """
-    if not storage_options or not isinstance(data, (str, os.PathLike)):
+    if not storage_options or not isinstance(data, str) or "://" not in data:
         return data
-    return InputFiles(data, storage_options).reader() if "://" in os.fspath(data) else data
+    is_same = data.partition("://")[0] == os.fspath(location).partition("://")[0]
+    return InputFiles(data, storage_options).reader() if is_same else data
 
 
 class IncomingRows:
