@@ -69,7 +69,7 @@ class Request(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, kw_onl
         rows
             Those that followed the request; None: none did.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # a struct of msgspec can't be abstract; each request has its own
 
 
 class BrokenStream(BadRequest):

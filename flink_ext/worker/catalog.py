@@ -204,7 +204,7 @@ class Change(msgspec.Struct, tag_field="change", forbid_unknown_fields=True, kw_
 
     def apply(self, update: SchemaUpdate) -> None:
         """Make the change."""
-        raise NotImplementedError
+        raise NotImplementedError  # as in `Request`: each change has its own
 
 
 class ColumnChange(Change, kw_only=True):
