@@ -119,7 +119,9 @@ def run_job(
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "FERMION_BENCH_CACHE": str(CACHE)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package comes compiled
     command = [interpreter(library) or "", "-m", "benchmarks.worker", json.dumps(job)]
-    seconds_max = (library.seconds_max if measure else None) or JOB_SECONDS_MAX
+    seconds_max = library.seconds_max or JOB_SECONDS_MAX
+    if not measure:
+        seconds_max = max(seconds_max, JOB_SECONDS_MAX)
     try:
         process = subprocess.run(
             command,

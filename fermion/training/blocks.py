@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -102,12 +102,19 @@ class BlockSource(Protocol):
         """Bytes that were requested so far."""
 
 
-ReadBlock: TypeAlias = Callable[[int, int, int], Rows]
-"""`BlockSource.read`, or what stands for it."""
+Place: TypeAlias = tuple[int, int, int]
+"""A part, and slots of it from start to stop, stop exclusive."""
+ReadPlaces: TypeAlias = Callable[[Sequence[Place]], list[Rows]]
+"""Reads places that belong together: a block, or all places of a unit."""
+
+
+def read_places(source: BlockSource, places: Sequence[Place]) -> list[Rows]:
+    """The rows of each place."""
+    return [source.read(*place) for place in places]
 
 
 class DamageSkipper:
-    """Reads blocks, and leaves out the rows of those whose bytes are damaged.
+    """Reads rows, and leaves out those of blocks and units whose bytes are damaged.
 
     Parameters
     ----------
@@ -125,21 +132,22 @@ class DamageSkipper:
         self._lock = Lock()
         self.blocks = self.rows = 0
 
-    def read(self, part: int, start: int, stop: int) -> Rows:
-        """As of `BlockSource`; no rows of a damaged block. Each is a warning in the log."""
+    def read(self, places: Sequence[Place]) -> list[Rows]:
+        """The rows of each place; none of any if one is damaged, which is a warning in the log."""
         try:
-            return self._source.read(part, start, stop)
+            return read_places(self._source, places)
         except (InvalidFileError, TruncatedFileError) as error:
+            slots = sum(stop - start for _, start, stop in places)
             _log.warning(
                 "%d rows are left out of the training: %s",
-                stop - start,
+                slots,
                 error,
-                extra={"rows_skipped": stop - start},
+                extra={"rows_skipped": slots},
             )
             with self._lock.get():
-                self.blocks, self.rows = self.blocks + 1, self.rows + stop - start
+                self.blocks, self.rows = self.blocks + len(places), self.rows + slots
             none = pa.RecordBatch.from_pylist([], self._source.schema)
-            return Rows(none, np.zeros(0, np.int64))
+            return [Rows(none, np.zeros(0, np.int64))] * len(places)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fermion.forks import ThreadPool
 from fermion.training.batch import NullRule, Window
-from fermion.training.blocks import Blocks, ReadBlock, Rows, Units
+from fermion.training.blocks import Blocks, ReadPlaces, Rows, Units
 from fermion.training.order import EpochOrder, Piece, UnitOrder
 
 Last = Literal["short", "drop", "repeat"]
@@ -68,7 +68,7 @@ class SlotEpoch:
 
     def __init__(
         self,
-        read: ReadBlock,
+        read: ReadPlaces,
         blocks: Blocks,
         order: EpochOrder,
         share: Share,
@@ -135,11 +135,14 @@ class SlotEpoch:
 
     def _read_window(self, piece: Piece) -> Window:
         blocks = self._blocks
-        numbers = self._order.blocks_of(piece).tolist()
-        rows = [
-            self._read(int(blocks.parts[each]), int(blocks.starts[each]), int(blocks.stops[each]))
-            for each in numbers
-        ]
+        numbers = self._order.blocks_of(piece)
+        places = zip(
+            blocks.parts[numbers].tolist(),
+            blocks.starts[numbers].tolist(),
+            blocks.stops[numbers].tolist(),
+            strict=True,
+        )
+        rows = [row for place in places for row in self._read([place])]
         order = self._order.slots_of(piece)
         if all(each.slots is None for each in rows):
             return Window([each.batch for each in rows], order, None, self._rule)
@@ -164,7 +167,7 @@ class UnitEpoch:
 
     def __init__(
         self,
-        read: ReadBlock,
+        read: ReadPlaces,
         units: Units,
         order: UnitOrder,
         share: Share,
@@ -186,19 +189,18 @@ class UnitEpoch:
         """As of `Epoch`."""
         stop = self._order.step_end(place, self._share.step_rows)
         chosen = self._order.of_rank(place, stop, self._share.rank, self._share.world_size)
-        units = self._units
-        first = np.searchsorted(units.numbers, chosen, "left").tolist()
-        last = np.searchsorted(units.numbers, chosen, "right").tolist()
-        places = [each for pair in zip(first, last, strict=True) for each in range(*pair)]
-        return [
-            (window, slice(0, rows)) for window, rows in self._pool.map(self._read_place, places)
-        ]
+        read = self._pool.map(self._read_unit, chosen.tolist())
+        return [(window, slice(0, rows)) for unit in read for window, rows in unit]
 
-    def _read_place(self, place: int) -> tuple[Window, int]:
+    def _read_unit(self, number: int) -> list[tuple[Window, int]]:
         units = self._units
-        bounds = int(units.starts[place]), int(units.stops[place])
-        batch = self._read(int(units.parts[place]), *bounds).batch
-        return Window([batch], None, None, self._rule), batch.num_rows
+        first, last = np.searchsorted(units.numbers, (number, number + 1)).tolist()
+        bounds = (units.parts, units.starts, units.stops)
+        places = zip(*(column[first:last].tolist() for column in bounds), strict=True)
+        return [
+            (Window([rows.batch], None, None, self._rule), rows.batch.num_rows)
+            for rows in self._read(list(places))
+        ]
 
     def close(self) -> None:
         """As of `Epoch`."""

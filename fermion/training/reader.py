@@ -36,7 +36,9 @@ from fermion.training.blocks import (
     BlockSource,
     DamageSkipper,
     OnDamage,
+    ReadPlaces,
     Units,
+    read_places,
 )
 from fermion.training.epoch import Epoch, Last, Share, SlotEpoch, UnitEpoch
 from fermion.training.order import EpochOrder, Shuffle, UnitOrder
@@ -210,7 +212,9 @@ class TrainingReader:
 
     def _make_epoch(self, number: int) -> Epoch:
         options, source = self._options, self._source
-        read = source.read if options.on_damage == "error" else self._skipper.read
+        read: ReadPlaces = self._skipper.read
+        if options.on_damage == "error":
+            read = partial(read_places, source)
         for_rank = self._share, self._rule, self._pool
         if options.shuffle == "batches":
             units = self._units

@@ -563,7 +563,8 @@ class Scan(ArrowRows):
             Whether `TrainingBatch.mask` tells where nulls are.
         on_damage
             What becomes of a block whose bytes are damaged: an ``"error"`` that says where, or
-            ``"skip"``: its rows are left out, and `TrainingReader.stats` and the log tell.
+            ``"skip"``: its rows are left out, with ``shuffle="batches"`` all rows of each batch id
+            in it, and `TrainingReader.stats` and the log tell.
 
         Raises
         ------

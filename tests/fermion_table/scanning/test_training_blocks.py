@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 from itertools import chain, islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -189,20 +190,53 @@ def test_bytes_of_files_that_stay_open_are_counted_once(tmp_path):
         assert reader.stats().bytes_read == scan.io_stats["bytes_requested"]
 
 
+def damage_first_page(table, column):
+    """Flip a bit in the first page of a column of the first file: path, rows and offset."""
+    path = Path(table.location) / table.inspect.files()["path"][0].as_py()
+    with fermion.open(path) as file:
+        page = file.column(column).streams[-1].chunks[0].pages[0]
+        rows = file.num_rows
+    content = bytearray(path.read_bytes())
+    content[page.offset + 24] ^= 1
+    path.write_bytes(content)
+    return path, rows, page.offset
+
+
 def test_a_damaged_page_of_a_table_is_left_out_where_that_is_asked_for(tmp_path):
     table = append_table(tmp_path / "t")
-    (path, *_) = [tmp_path / "t" / name for name in table.inspect.files()["path"].to_pylist()]
-    with fermion.open(path) as file:
-        rows = file.num_rows
-        offset = file.column("id").streams[-1].chunks[0].pages[0].offset
-    content = bytearray(path.read_bytes())
-    content[offset + 24] ^= 1
-    path.write_bytes(content)
+    path, rows, offset = damage_first_page(table, "id")
     with pytest.raises(ChecksumError, match=rf"{path.name}: page at offset {offset}.*'id'"):
         list(table.scan().training(batch_rows=64))
     reader = table.scan().training(batch_rows=64, on_damage="skip")
     assert sum(len(batch) for batch in reader) == 1_500 - rows
     assert reader.stats().rows_skipped == rows
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_a_batch_id_with_a_damaged_row_is_left_out_as_a_whole(tmp_path, world_size):
+    """Also its rows in files that are not damaged, and of each rank; other ids come as before."""
+    random = np.random.default_rng(0).random
+    table = Table.create(tmp_path / "t", pa.schema({"id": pa.int64(), "x": pa.float64()}))
+    for ids in (range(5), range(3, 9), [1, 8]):  # 1, 3 and 4 lie in the first file and in another
+        table.append_batches((id, {"id": np.full(40, id), "x": random(40)}) for id in ids)
+
+    def steps_of(columns, **options):
+        readers = [
+            table.scan(columns=columns).training(
+                batch_rows=90, shuffle="batches", rank=rank, world_size=world_size, **options
+            )
+            for rank in range(world_size)
+        ]
+        return [[batch["id"].tolist() for batch in reader] for reader in readers], readers
+
+    whole, _ = steps_of(["id"])
+    damage_first_page(table, "x")
+    steps, readers = steps_of(["id", "x"], on_damage="skip")
+    damaged = set(range(5))
+    kept = [[[id for id in step if id not in damaged] for step in rank] for rank in whole]
+    assert steps == kept
+    assert sum(reader.stats().rows_skipped for reader in readers) == 8 * 40
+    assert sum(reader.stats().blocks_skipped for reader in readers) == 8
 
 
 def test_a_forked_worker_that_ends_takes_no_merged_rows_from_its_parent(tmp_path):
