@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fermion import kernels
 from fermion.columns.types import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
 from fermion.encodings.dictionary import Dictionary
 from fermion.encodings.encoding import (
@@ -22,6 +23,8 @@ from fermion.encodings.encoding import (
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
+from fermion.io.checksum import PageChecks
+from fermion.io.compression import decompress_padded
 from fermion.layout import EncodingId
 
 TREES_PER_TASK = 8
@@ -310,6 +313,11 @@ def decode_numbers(
         encoding.read_fixed(node, count, 0, count, values, context)
     else:
         encoding.pick_fixed(node, count, np.frombuffer(slots, np.int64), values, context)
+
+
+def page_reader(checks: PageChecks) -> kernels.PageReader:
+    """How the kernels read pages of a file."""
+    return kernels.PageReader(decode_numbers, decompress_padded, checks.is_crc32c, checks.place_key)
 
 
 @dataclass(frozen=True, slots=True)

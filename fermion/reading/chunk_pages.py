@@ -14,11 +14,10 @@ import numpy as np
 
 from fermion import kernels
 from fermion.columns.types import BinaryValues, Form, Node, PhysicalKind, PhysicalType, Values
-from fermion.encodings.decoding import decode_numbers
+from fermion.encodings.decoding import page_reader
 from fermion.encodings.encoding import PageBuffer
 from fermion.errors import FermionError
 from fermion.io.checksum import PageChecks
-from fermion.io.compression import decompress_padded
 from fermion.layout import ChunkFlag, EncodingId
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.pages.frame import root_encoding
@@ -47,11 +46,6 @@ _OTHERS = int(ChunkFlag.DENSE_NO_NULL_SLOTS) | int(ChunkFlag.USES_GLOBAL_DICT)
 _NOTHING = np.empty(0, np.uint8)
 _NO_OFFSETS = np.empty(0, np.int64)
 _NO_BOUNDS = np.zeros(2, np.int64)
-
-
-def page_reader(checks: PageChecks) -> kernels.PageReader:
-    """How the kernels read pages of a file."""
-    return kernels.PageReader(decode_numbers, decompress_padded, checks.is_crc32c, checks.place_key)
 
 
 class StreamPages(NamedTuple):

@@ -18,10 +18,11 @@ import pyarrow as pa
 from fermion import kernels
 from fermion.columns.filled import check_filled
 from fermion.columns.types import Node
+from fermion.encodings.decoding import page_reader
 from fermion.io.source import FEW_RANGES
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.pages.frame import HEADER_SIZE, page_checksums
-from fermion.reading.chunk_pages import FetchedPages, page_reader
+from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.strategy import THREADED_SLOTS_MIN, ReadRequest, ReadResult, ReadStrategy
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ import pytest
 
 import fermion
 from fermion import kernels
-from fermion.encodings import pcodec
+from fermion.encodings import decoding, pcodec
 from fermion.encodings.for_bitpack import ForBitpack
 from fermion.layout import StreamType
-from fermion.reading import chunk_pages, one_page
+from fermion.reading import one_page
 from fermion.reading.column import ColumnTask
 from fermion.reading.many_pages import _WholeColumn
 
@@ -180,7 +180,7 @@ def test_rows_far_apart_are_decoded_from_their_own_blocks(tmp_path, monkeypatch)
         monkeypatch.setattr(module, name, counted)
 
     count(pcodec, "_read_block")
-    count(chunk_pages, "decompress_padded")
+    count(decoding, "decompress_padded")
     rows = [700, 14_000, 29_999]
     with fermion.open(path) as file:
         assert [len(data_pages(file, name)) for name in table.column_names] == [1, 1]

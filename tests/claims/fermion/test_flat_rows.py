@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import fermion
 from fermion import ReadOptions, WriteOptions, kernels
 from fermion.columns.ranges import RowRanges
-from fermion.reading import chunk_pages, one_page
+from fermion.encodings import decoding
 from fermion.reading import column as columns_read
+from fermion.reading import one_page
 from fermion.reading.many_pages import PickedRead
 from fermion.reading.one_page import OnePageRead
 from tests.kit.equality import assert_logically_equal
@@ -107,7 +108,7 @@ def test_these_encodings_are_read_by_the_kernels_alone(encoding, nulls, level, m
     rows = RowRanges.from_bounds([1, 70, 599], [5, 71, 600])
     monkeypatch.setattr("fermion.reading.column.read_columns", None)
     if encoding != "byte_stream_split":  # whose bytes are compressed
-        monkeypatch.setattr(chunk_pages, "decode_numbers", None)
+        monkeypatch.setattr(decoding, "decode_numbers", None)
     found = some(data, rows)
     found.validate(full=True)
     expected = picked(table, rows)

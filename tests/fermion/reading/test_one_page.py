@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import ReadOptions, WriteOptions, kernels
+from fermion.encodings import decoding
 from fermion.errors import FermionError
 from fermion.io.source import CountingSource
-from fermion.reading import chunk_pages, one_page
+from fermion.reading import one_page
 from fermion.reading.one_page import OnePageRead
 from tests.kit.equality import assert_logically_equal
 from tests.kit.read_strategies import without
@@ -133,7 +134,7 @@ def test_decimals_are_read_by_the_kernels_alone(
     data = written(table, WriteOptions(encodings=dict.fromkeys(table.column_names, "alp")))
     expected = around(data)
     assert_logically_equal(expected, table)
-    monkeypatch.setattr(chunk_pages, "decode_numbers", None)
+    monkeypatch.setattr(decoding, "decode_numbers", None)
     monkeypatch.setattr("fermion.reading.column.read_columns", None)
     with fermion.open(data) as file:
         found = file.read()
@@ -254,7 +255,7 @@ def test_an_interrupt_while_decoding_goes_through(monkeypatch: pytest.MonkeyPatc
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(chunk_pages, "decode_numbers", interrupted)
+    monkeypatch.setattr(decoding, "decode_numbers", interrupted)
     table = pa.table({"x": np.random.default_rng(0).standard_normal(5_000)})
     data = written(table, WriteOptions(encodings={"x": "pcodec"}))
     with fermion.open(data) as file, pytest.raises(KeyboardInterrupt):

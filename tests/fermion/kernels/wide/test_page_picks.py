@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import kernels
+from fermion.encodings import decoding
 from fermion.errors import InvalidFileError
 from fermion.reading import chunk_pages
 from fermion.reading import stream as stream_decoder
@@ -132,7 +133,7 @@ def test_an_interrupt_while_decompressing_goes_through(monkeypatch):
     with fermion.open(data) as file:
         (chunk,) = file.column("pieces").streams[1].chunks
     assert chunk.length < table.nbytes / 2  # there is something to decompress
-    monkeypatch.setattr(chunk_pages, "decompress_padded", interrupted)
+    monkeypatch.setattr(decoding, "decompress_padded", interrupted)
     with pytest.raises(KeyboardInterrupt):
         taken(data, np.array([5, 900]))
 
