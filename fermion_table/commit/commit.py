@@ -19,7 +19,7 @@ from fermion import telemetry
 from fermion.redaction import logger, redacted
 from fermion.telemetry import Watching
 from fermion_table.commit.committed_files import bucket_conflict, refuse_committed, refuse_missing
-from fermion_table.commit.concurrent import commits_since
+from fermion_table.commit.concurrent import commits_since, refuse_replaced
 from fermion_table.commit.conflict import Fail, Ok, Redo, Verdict, conflict
 from fermion_table.commit.create_if_absent import (
     create_snapshot_file,
@@ -303,7 +303,7 @@ class Commit:
         known = self.base
         base = self._refreshed()[0] if self.looks or known is None else known
         if known is not None:
-            refuse_replaced(self.store, known, base)
+            refuse_replaced(self.store, known, base, self.branch)
         try:
             is_change = self._plan_on(base)
         except (CommitConflict, SchemaMismatch):
@@ -531,8 +531,7 @@ class Commit:
 
     def _verdict(self, decided_on: Snapshot, base: Snapshot) -> tuple[str, Verdict]:
         """The first commit in the way and what that means, or all the groups to drop."""
-        if base.table_uuid != decided_on.table_uuid:
-            return "create", Fail("the table was replaced by another one at the same location")
+        refuse_replaced(self.store, decided_on, base, self.branch)
         mine = self.request.as_mine()
         dropped: frozenset[int] = frozenset()
         for theirs in commits_since(self.store, decided_on, base, mine, self.branch):
@@ -621,7 +620,7 @@ class Publisher:
         if fresh and not self.store.exists(snapshot_path(known.id + 1)):
             return known
         newest = latest(self.store, branch=self.branch, start=known.id)
-        refuse_replaced(self.store, known, newest)
+        refuse_replaced(self.store, known, newest, self.branch)
         return newest
 
     def publish(
@@ -658,20 +657,6 @@ class Publisher:
             seen_at=seen_at,
             looks=looks,
         ).run()
-
-
-def refuse_replaced(store: AtomicStore, known: Snapshot, newest: Snapshot) -> None:
-    """Refuse the newest snapshot of another table than the one that is known.
-
-    Raises
-    ------
-    CommitConflict
-    """
-    if newest.table_uuid != known.table_uuid:
-        raise CommitConflict(
-            f"{store.location}: the table was replaced by another one; open it again",
-            theirs=f"create (table {newest.table_uuid})",
-        )
 
 
 def _objects_of(snapshot: Snapshot) -> set[str]:

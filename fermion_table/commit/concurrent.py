@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fermion_table.commit.conflict import Mine, Theirs, Tree, needs_files
-from fermion_table.errors import CorruptMetadata
+from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import load_parent
+from fermion_table.metadata.history import load_parent, try_load
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import added_entries, removed_entries
 from fermion_table.metadata.snapshot import Snapshot
-from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
 
 
@@ -29,7 +28,7 @@ def commits_since(
 
     Raises
     ------
-    CorruptMetadata
+    CommitConflict
         `base` does not descend from `seen`.
     """
     theirs: list[Theirs] = []
@@ -45,12 +44,39 @@ def commits_since(
         theirs.append(found)
         current = parent
     if current.hash != seen.hash:
-        raise CorruptMetadata(
-            snapshot_path(seen.id, branch),
-            f"hash {seen.hash} (as it was read before)",
-            f"snapshot {current.id} of hash {current.hash}",
-        )
+        raise _replaced(store, seen, current)
     return theirs[::-1]
+
+
+def refuse_replaced(store: AtomicStore, known: Snapshot, newest: Snapshot, branch: str) -> None:
+    """Refuse a newest snapshot that does not follow the one that is known.
+
+    The snapshot file of the known one is read where several commits lie between the two.
+
+    Raises
+    ------
+    CommitConflict
+    """
+    if newest.table_uuid != known.table_uuid:
+        raise CommitConflict(
+            f"{store.location}: the table was replaced by another one; open it again",
+            theirs=f"create (table {newest.table_uuid})",
+        )
+    if newest.hash == known.hash or (newest.parent and newest.parent.hash == known.hash):
+        return
+    found = try_load(store, known.id, branch=branch) if newest.id > known.id else newest
+    same = found is not None and found.hash == known.hash
+    if not same and known.id >= pointers.first_kept(store, known.branch):
+        raise _replaced(store, known, newest)
+
+
+def _replaced(store: AtomicStore, known: Snapshot, newest: Snapshot) -> CommitConflict:
+    return CommitConflict(
+        f"{store.location}: the table was replaced by another state of it, such as a backup: "
+        f"snapshot {known.id} ({known.kind}), which this object has seen, is not in its history "
+        f"any more, which leads to snapshot {newest.id}; open it again",
+        theirs=f"{newest.kind} (snapshot {newest.id})",
+    )
 
 
 def _commit_of(

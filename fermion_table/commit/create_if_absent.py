@@ -13,10 +13,11 @@ from fermion.redaction import logger
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import try_load
+from fermion_table.metadata.references import load_branch
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from fermion_table.options import CommitOptions
 from fermion_table.storage.json_codec import content_hash, encode_checked, read_hashed
-from fermion_table.storage.paths import snapshot_path
+from fermion_table.storage.paths import MAIN, snapshot_path
 from fermion_table.storage.store import (
     AtomicStore,
     CreateResult,
@@ -118,8 +119,8 @@ def is_in_history(
     """The fence: whether a snapshot file that was just created is part of the history.
 
     It is not if its id had been used and had expired before. Nor is it if its parent's snapshot
-    file holds another snapshot by now, as the table was replaced. Such a snapshot file is removed
-    again.
+    file holds another snapshot by now, or is gone without having expired, as the table was replaced
+    (by a backup, say). Such a snapshot file is removed again.
 
     Parameters
     ----------
@@ -182,8 +183,8 @@ def _leads_to(store: AtomicStore, snapshot: Snapshot, last: int, branch: str) ->
 def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool | None:
     """Whether the parent's snapshot file holds the parent; None where that proves nothing.
 
-    The snapshot file may be gone, or be of the branch that this one left; and snapshot 0 always
-    stands.
+    The snapshot file may have expired, or be of the branch that this one left; and snapshot 0
+    always stands.
     """
     parent = snapshot.parent
     if parent is None:
@@ -191,7 +192,9 @@ def _parent_stands(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool 
     try:
         data = read_hashed(store, snapshot_path(parent.id, branch), parent.hash)
     except FileNotFoundError:
-        return None
+        left = load_branch(store, branch) if branch != MAIN else None
+        is_left = left is not None and left.hash == parent.hash
+        return None if is_left or 0 < parent.id < pointers.first_kept(store, branch) else False
     same = content_hash(data) == parent.hash
     return None if same and parent.id == 0 else same
 

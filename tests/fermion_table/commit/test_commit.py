@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from fermion_table.commit.commit import Commit, commit, create_table
 from fermion_table.commit.request import CommitMetadata, CommitRequest, FileGroup
 from fermion_table.errors import (
     CommitConflict,
-    CorruptMetadata,
     TableExists,
     TableNotFound,
     UnsupportedFeature,
@@ -27,6 +27,7 @@ from fermion_table.errors import (
 from fermion_table.metadata.history import latest, load_schema, load_snapshot, walk
 from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
+from fermion_table.metadata.references import create_branch
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
@@ -438,13 +439,46 @@ def test_a_table_replaced_by_another_is_not_appended_to() -> None:
         append(store, made_up_entry("c"), base=base)
 
 
-def test_a_base_that_is_not_in_the_history_is_corrupt() -> None:
+def test_a_base_that_is_not_in_the_history_is_refused() -> None:
     store = new_table()
     base = append(store, made_up_entry("a"))
     append(store, made_up_entry("b"))
     forged = msgspec.structs.replace(base, hash="0" * 64)
-    with pytest.raises(CorruptMetadata, match="as it was read before"):
+    with pytest.raises(CommitConflict, match="is not in its history any more"):
         append(store, made_up_entry("c"), base=forged)
+
+
+@pytest.mark.parametrize("branch", ["main", "work"])
+@pytest.mark.parametrize(("lost", "newer"), [(1, 0), (3, 0), (1, 1), (3, 1), (3, 3), (3, 5)])
+@pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("is_planned", [True, False])
+def test_who_saw_commits_that_a_backup_lacks_does_not_commit_to_it(
+    branch: str, lost: int, newer: int, is_fresh: bool, is_planned: bool
+) -> None:
+    """Neither an id that is free there, nor one that another commit has, is published."""
+    store = new_table()
+    create_branch(store, "work", append(store, made_up_entry("a")))
+    backup = dict(store.objects)
+
+    def appended(name: str) -> Snapshot:
+        request = CommitRequest(kind="append", added=[made_up_entry(name)])
+        return commit(store, request, branch=branch)
+
+    base = [appended(f"lost{number}") for number in range(lost)][-1]
+    store.objects.clear()
+    store.objects.update(backup)
+    for number in range(newer):
+        appended(f"newer{number}")
+    state = latest(store, branch=branch)
+    request = CommitRequest(kind="append", added=[made_up_entry("mine")], base=base)
+    plan = (lambda base: request) if is_planned else request
+    seen_at = time.monotonic() if is_fresh else None
+    with pytest.raises(
+        CommitConflict, match=f"a backup: snapshot {base.id} .append.*open it again"
+    ):
+        Commit(store, plan, branch=branch, known=base, seen_at=seen_at, looks=is_planned).run()
+    assert latest(store, branch=branch) == state
+    assert not store.exists(snapshot_path(max(base.id, state.id) + 1, branch))
 
 
 def test_requests_that_make_no_sense_are_refused() -> None:
