@@ -26,7 +26,7 @@ from fermion_table.commit.branch_replay import (
 )
 from fermion_table.commit.branch_schema import SchemaClash, merged_schema, new_ids
 from fermion_table.commit.commit import Publisher
-from fermion_table.commit.committed_files import bucket_conflict
+from fermion_table.commit.committed_files import bucket_conflict, refuse_lost
 from fermion_table.commit.concurrent import commits_since
 from fermion_table.commit.conflict import Mine, Theirs
 from fermion_table.commit.fast_forward import fast_forward, identities_of
@@ -108,6 +108,8 @@ def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -
     CommitConflict
         Both sides changed the same file, key, partition or column; or commits of the branch have
         expired. Nothing was published.
+    MissingDataFile
+        Files that the branch would bring are not stored any more. Nothing was published.
     CommitStateUnknown
         No reply says whether the branch was merged; the parent's history does.
     """
@@ -249,6 +251,7 @@ def _request(
         if clash is not None:
             raise _conflict(store, sides, clash)
     added, removed = replay.changes()
+    refuse_lost(store, sides.head, added, removed)
     schema, added = _with_schema(store, sides, replay, theirs, versions)
     gone = {each.file for each in removed}
     reason = bucket_conflict(store, sides.target, added, gone, stored_schema(schema))

@@ -19,12 +19,14 @@ from fermion_table.errors import CorruptMetadata, MissingDataFile
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_count, bucket_counts
 from fermion_table.metadata.history import SchemaVersions, latest, load_parent
-from fermion_table.metadata.manifest import Entry, data_paths_of, paths_of
+from fermion_table.metadata.manifest import Entry, data_paths_of, locations_of, paths_of
 from fermion_table.metadata.manifest_store import locate, manifest_files
+from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.planning.plan import LiveFiles
 from fermion_table.schema.schema import TableSchema, decode_schema
 from fermion_table.storage import owned_files
+from fermion_table.storage.location import location_size
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import check_path
 from fermion_table.storage.store import AtomicStore
@@ -210,30 +212,44 @@ def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Contain
 
 
 def refuse_lost(
-    store: AtomicStore, snapshot: Snapshot, entries: Iterable[Entry], kept: Container[str]
+    store: AtomicStore, snapshot: Snapshot, entries: Iterable[Entry], live: Iterable[Entry]
 ) -> None:
-    """Refuse to bring back files that are gone, or cut off.
+    """Refuse to bring files into a table's newest state that are gone, or cut off.
+
+    Files of other tables, which a clone names, are looked for where they lie.
 
     Parameters
     ----------
     snapshot
         That names them, for the message.
-    kept
-        Paths of those of their files that are in the table now; each of the others is looked for.
+    live
+        Entries of the newest state: each file that these do not have is looked for.
 
     Raises
     ------
     MissingDataFile
         Names the first of them, and says how many there are.
+    UnsafeStorage
+        The table may not name a file.
     """
-    sizes = {path: size for entry in entries for path, size in paths_of(entry).items()}
-    stored = owned_files.sizes(store, [path for path in sizes if path not in kept])
+    sizes = {path: size for entry in entries for path, size in locations_of(entry).items()}
+    kept = {path for entry in live for path in locations_of(entry)}
+    shared = SharedFiles(store)
+
+    def size_of(path: str) -> int:
+        if not is_outside(path):
+            return store.size(path)
+        location = shared.checked(path)
+        return location_size(location, options_for(store, location))
+
+    stored = owned_files.sizes(store, [path for path in sizes if path not in kept], size_of)
     gone = [path for path, size in stored.items() if size is None or size < sizes[path]]
     if gone:
         raise MissingDataFile(
-            f"{store.location}: snapshot {snapshot.id} of branch {snapshot.branch!r} can't come "
-            f"back: {_several(gone)} of {len(sizes):,} that it needs: missing or cut off; expected "
-            "that only expire_snapshots and remove_orphan_files delete files. Nothing was published"
+            f"{store.location}: snapshot {snapshot.id} of branch {snapshot.branch!r} can't become "
+            f"the newest state: {_several(gone)} of {len(sizes):,} that it needs: missing or cut "
+            "off; expected that only expire_snapshots and remove_orphan_files delete files. "
+            "Nothing was published"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from fermion_table.commit.committed_files import refuse_lost
 from fermion_table.commit.create_if_absent import create_snapshot_file, is_in_history
 from fermion_table.commit.next_snapshot import (
     place_removed,
@@ -70,6 +71,8 @@ def fast_forward(
         There is no such branch.
     CommitConflict
         The parent has commits that the branch lacks.
+    MissingDataFile
+        Files that the branch would bring are not stored any more. Nothing was published.
     CommitStateUnknown
         No reply says whether the parent was moved.
     """
@@ -129,6 +132,7 @@ def _moved(
 ) -> Snapshot:
     """The parent's next snapshot, with the state of the branch's head."""
     changes = difference(live_entries(store, target), live_entries(store, head))
+    refuse_lost(store, head, changes.added, changes.removed)
     kinds = {snapshot.kind for snapshot in own}
     first, shared = own[-1].parent, {target.hash, target.properties.get(HEAD_PROPERTY)}
     is_whole = first is not None and first.hash in shared  # else some have expired

@@ -23,7 +23,7 @@ from fermion_table.metadata.history import (
     until_expiry,
     walk,
 )
-from fermion_table.metadata.manifest import Entry, paths_of
+from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import create_tag, delete_tag
 from fermion_table.metadata.snapshot import Snapshot, SnapshotReference
@@ -247,8 +247,7 @@ def _request(
     """
     if not (changes.added or changes.removed or schema):
         return None
-    kept = {path for entry in changes.removed for path in paths_of(entry)}
-    refuse_lost(store, target, changes.added, kept)
+    refuse_lost(store, target, changes.added, changes.removed)
     return CommitRequest(
         kind="restore",
         added=changes.added,

@@ -259,6 +259,8 @@ class Branches(NamedValues[BranchHead]):
             There is no such branch.
         CommitConflict
             The branch that was left has commits that ``name`` lacks.
+        MissingDataFile
+            Files that it would bring are not stored any more. Nothing was published.
         CommitStateUnknown
             No reply says whether it was moved; its history does.
         """
@@ -295,6 +297,8 @@ class Branches(NamedValues[BranchHead]):
         CommitConflict
             Both sides changed the same file, keys, partition or column; the message names them.
             Or commits of the branch have expired.
+        MissingDataFile
+            Files that it would bring are not stored any more. Nothing was published.
         CommitStateUnknown
             No reply says whether it was merged; the history does.
         """

@@ -648,6 +648,16 @@ def paths_of(entry: Entry) -> dict[str, int]:
     return paths
 
 
+def locations_of(entry: Entry) -> dict[str, int]:
+    """All files of an entry with their sizes: by path, those of other tables by location."""
+    vector = entry.deletion_vector
+    return {
+        entry.file: entry.size,
+        **{each.file: each.size for each in entry.column_files},
+        **({vector.path: vector.size} if vector is not None else {}),
+    }
+
+
 def data_paths_of(entry: Entry) -> dict[str, int]:
     """The data file and the column files of an entry that lie in this table, with their sizes."""
     paths = {entry.path: entry.size} if entry.path else {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, Self
@@ -218,12 +218,20 @@ def unsure(store: AtomicStore, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if not is_fresh(path)]
 
 
-def sizes(store: AtomicStore, paths: Sequence[str]) -> dict[str, int | None]:
-    """The sizes of some files, None of those that are not stored: a request for each."""
+def sizes(
+    store: AtomicStore, paths: Sequence[str], size_of: Callable[[str], int] | None = None
+) -> dict[str, int | None]:
+    """The sizes of some files, None of those that are not stored: a request for each.
+
+    Parameters
+    ----------
+    size_of
+        Asks for one, as `AtomicStore.size` does, which is the default.
+    """
 
     def size(path: str) -> int | None:
         try:
-            return store.size(path)
+            return (size_of or store.size)(path)
         except FileNotFoundError:
             return None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fermion_table import CommitConflict, Table, VersionNotFound
+from fermion_table import CommitConflict, MissingDataFile, Table, VersionNotFound
 from fermion_table.commit.branch_merge import MERGED_PROPERTY
 
 Rows = dict[str, int]
@@ -190,6 +190,36 @@ def test_a_branch_that_main_did_not_leave_behind_is_fast_forwarded(tmp_path: Pat
         table.branches.merge("nope")
     with pytest.raises(TypeError, match="message"):
         table.branches.merge("dev", message=7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("kind", ["data", "deletion"])
+def test_a_branch_whose_files_are_missing_is_not_published(
+    tmp_path: Path, moved: bool, kind: str
+) -> None:
+    """Neither by a fast-forward, nor by a merge."""
+    table = base_table(tmp_path / "t")
+    table.branches.create("dev")
+    if moved:
+        table.append(data({"y": 1}))
+    before, state = set((tmp_path / "t").rglob("*")), table.snapshot
+    dev = Table.open(table.location, branch="dev")
+    if kind == "data":
+        dev.append(data({"x": 1}))
+    else:
+        dev.delete("k = 'a1'")
+    (file,) = (each for each in (tmp_path / "t" / kind).rglob("*.*") if each not in before)
+    stored = file.read_bytes()
+    file.unlink()
+    if not moved:
+        with pytest.raises(MissingDataFile, match=f"{file.name}.*Nothing was published"):
+            table.branches.fast_forward("dev")
+    with pytest.raises(MissingDataFile, match=f"snapshot {dev.snapshot.id} of .*{file.name}"):
+        table.branches.merge("dev")
+    assert table.refresh() == state
+    file.write_bytes(stored)
+    table.branches.merge("dev")
+    assert rows_of(table) == rows_of(dev) | ({"y": 1} if moved else {})
 
 
 def test_a_branch_of_a_branch_goes_to_its_parent(tmp_path: Path) -> None:

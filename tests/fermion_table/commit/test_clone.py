@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Table, TableExists, VersionNotFound
+from fermion_table import MissingDataFile, Table, TableExists, VersionNotFound
 from fermion_table.commit import next_snapshot
 from fermion_table.commit.clone import CLONE_TAG, clone_entries
 from fermion_table.metadata.manifest import DeletionVector
@@ -193,6 +193,26 @@ def test_a_clone_outlives_the_clone_between(source: Table, tmp_path: Path) -> No
     source.expire_snapshots(older_than=AT_ONCE, retain_last=1)
     source.remove_orphan_files(older_than=AT_ONCE)
     assert rows(last) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["data", "deletion"])
+def test_a_clone_does_not_bring_back_files_that_its_source_lacks(tmp_path: Path, kind: str) -> None:
+    source = Table.create(tmp_path / "source", SCHEMA, durability="fast")
+    source.append({"a": list(range(10)), "p": ["p"] * 10})
+    source.delete("a = 3")
+    clone = source.clone(tmp_path / "clone")
+    clone.delete("TRUE")
+    state = clone.snapshot
+    (file,) = (each for each in (tmp_path / "source" / kind).rglob("*") if each.is_file())
+    data = file.read_bytes()
+    file.unlink()
+    for undo in (clone.undo, lambda: clone.restore(1)):
+        with pytest.raises(MissingDataFile, match=f"{file.name}.*Nothing was published"):
+            undo()
+    assert clone.refresh() == state
+    file.write_bytes(data)
+    clone.undo()
+    assert rows(clone) == rows(source)
 
 
 def test_what_nothing_keeps_can_not_be_cloned(source: Table, tmp_path: Path) -> None:
