@@ -35,7 +35,7 @@ IN_ENVIRONMENT: dict[str, Any] = {
 }
 BUFFER_ROWS = 100_000
 """Of Hugging Face's shuffle buffer: as much memory as it is usually given."""
-SHAPES = {"full": (100, 10_000, 1_000), "quick": (10, 10_000, 200), "tiny": (2, 500, 12)}
+SHAPES = {"full": (100, 10_000, 1_000), "quick": (10, 10_000, 1_000), "tiny": (2, 500, 12)}
 """Files, rows of a file, columns."""
 
 Batches = Iterator[dict[str, np.ndarray]]

@@ -153,13 +153,18 @@ def fill_scalar(value: Any, field: pa.Field) -> pa.Scalar:
     """
     kind = field.type.value_type if pat.is_fixed_size_list(field.type) else field.type
     try:
+        if value is None:
+            raise TypeError("null")
         if pat.is_float16(kind):
             return pa.scalar(np.float16(value))
-        return pa.scalar(bool(value) if value in (0, 1) and pat.is_boolean(kind) else value, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
+        scalar = pa.scalar(bool(value) if value in (0, 1) and pat.is_boolean(kind) else value, kind)
+        if pat.is_integer(kind) and scalar.as_py() != value:
+            raise ValueError("another number")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError) as error:
         raise InvalidArgumentError(
             f"fill={{{field.name!r}: {value!r}}}: expected a value of {kind}"
         ) from error
+    return scalar
 
 
 def is_numeric(kind: pa.DataType) -> bool:

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 BATCHES_AHEAD = 2
 """Batches that wait for the consumer, so that the one in use is the third."""
 STATE_VERSION = 1
+_ROWS_MAX = 2**62
+"""Of a window: numbers of rows are 64-bit integers."""
 _log = logger(__name__)
 _Step: TypeAlias = tuple[TrainingBatch, int]
 """A batch, and the place in the order after it."""
@@ -78,7 +80,9 @@ class TrainingOptions:
         for name, minimum in least.items():
             value = getattr(self, name)
             if value is not None or name != "threads":
-                object.__setattr__(self, name, integer(value, name, minimum=minimum))
+                maximum = _ROWS_MAX if name == "window_rows" else None
+                number = integer(value, name, minimum=minimum, maximum=maximum)
+                object.__setattr__(self, name, number)
         flag(self.mask, "mask")
         if self.shuffle == "batches" and self.last == "repeat":
             raise InvalidArgumentError(
@@ -442,9 +446,11 @@ class TrainingReader:
         ]
         if differing:
             raise InvalidArgumentError(f"state of another plan: {', '.join(differing)}")
-        epoch, place, step = (
-            integer(state[name], f"state[{name!r}]", minimum=0) for name in names[1:4]
-        )
+        is_of_units = self._options.shuffle == "batches"
+        places = len(np.unique(self._units.numbers)) if is_of_units else own["slots"]
+        epoch = integer(state["epoch"], "state['epoch']", minimum=0)
+        place = integer(state["place"], "state['place']", minimum=0, maximum=places)
+        step = integer(state["step"], "state['step']", minimum=min(place, 1), maximum=place)
         self._epoch, self._place, self._step = epoch, place, step
 
     def torch_dataset(self, *, tensors: bool = True) -> TorchDataset:

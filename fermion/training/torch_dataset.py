@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from fermion.arguments import integer
 from fermion.training.batch import TrainingBatch
 
 
@@ -47,7 +48,7 @@ class TorchDataset(IterableDataset[Any]):
 
     def set_epoch(self, number: int) -> None:
         """Choose the epoch of the next iterator, in all workers, also persistent ones."""
-        self._epoch.fill_(number)
+        self._epoch.fill_(integer(number, "number", minimum=0))
 
     def __len__(self) -> int:
         return len(self._reader)

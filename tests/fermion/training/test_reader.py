@@ -167,6 +167,11 @@ def test_a_state_of_other_rows_or_another_order_is_refused(file, batched):
         reader.load_state_dict({**state, "version": 99})
     with pytest.raises(InvalidArgumentError, match="place"):
         reader.load_state_dict({**state, "place": -1})
+    next(reader.epoch(0))
+    state = reader.state_dict()
+    for edited in ({"place": ROWS + 1}, {"step": 101}, {"step": 0}, {"place": 0}):
+        with pytest.raises(InvalidArgumentError, match=r"state\['(place|step)'\]=.*expected"):
+            reader.load_state_dict({**state, **edited})
 
 
 def test_rows_that_a_filter_leaves_out_change_no_other_step(file):
@@ -211,7 +216,10 @@ def test_whole_batches_are_resumed(batched):
     other = batched.training(shuffle="batches", batch_rows=70)
     other.load_state_dict(reader.state_dict())
     rows = np.concatenate([*seen, *(batch["id"] for batch in other)])
-    assert sorted(rows) == sorted(batched.read(["id"])["id"].to_pylist())
+    ids = batched.read(["id"])["id"].to_pylist()
+    assert sorted(rows) == sorted(ids)
+    with pytest.raises(InvalidArgumentError, match=rf"place.*expected 0 to {len(set(ids))}$"):
+        other.load_state_dict({**reader.state_dict(), "place": len(set(ids)) + 1})
 
 
 def test_whole_batches_need_batches(file):
@@ -237,6 +245,10 @@ def test_whole_batches_need_batches(file):
         ({"fill": {"y": 0}}, ColumnNotFoundError, "'y'"),
         ({"fill": {"name": ""}}, InvalidArgumentError, "Arrow array"),
         ({"fill": {"x": "a"}}, InvalidArgumentError, "int64"),
+        ({"fill": {"x": None}}, InvalidArgumentError, "int64"),
+        ({"fill": {"x": 1.5}}, InvalidArgumentError, "int64"),
+        ({"fill": {"x": 10**30}}, InvalidArgumentError, "int64"),
+        ({"window_rows": 2**80}, InvalidArgumentError, "window_rows"),
         ({"shuffle": "batches", "last": "repeat"}, InvalidArgumentError, "repeat"),
     ],
     ids=lambda value: "",
