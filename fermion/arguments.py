@@ -26,10 +26,7 @@ _Hashable = TypeVar("_Hashable", bound=Hashable)
 def flag(value: Any, name: str) -> bool:
     """An argument that has to be True or False, of Python or NumPy.
 
-    Raises
-    ------
-    TypeError
-        It is neither.
+    Raises TypeError: It is neither.
     """
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}={value!r}: expected True or False, found {type(value).__name__}")
@@ -39,10 +36,7 @@ def flag(value: Any, name: str) -> bool:
 def text(value: Any, name: str) -> str:
     """An argument that has to be text.
 
-    Raises
-    ------
-    TypeError
-        It is none.
+    Raises TypeError: It is none.
     """
     if not isinstance(value, str):
         raise TypeError(f"{name}={value!r}: expected text, found {type(value).__name__}")
@@ -52,15 +46,8 @@ def text(value: Any, name: str) -> str:
 def several(values: _Several, name: str, expected: str) -> _Several:
     """An argument that has to be a sequence or another iterable; text, bytes and mappings are none.
 
-    Parameters
-    ----------
-    expected
-        What is expected, for the message: ``"a list of names"``.
-
-    Raises
-    ------
-    TypeError
-        It is none.
+    expected: What is expected, for the message: ``"a list of names"``.
+    Raises TypeError: It is none.
     """
     wrong = isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable)
     if wrong or getattr(values, "ndim", 1) == 0:  # a scalar of NumPy
@@ -81,10 +68,7 @@ def first_repeated(values: Iterable[_Hashable]) -> _Hashable | None:
 def mapping(value: Any, name: str) -> None:
     """Refuse an argument that is neither a mapping with names as keys nor None.
 
-    Raises
-    ------
-    TypeError
-        It is neither.
+    Raises TypeError: It is neither.
     """
     if value is None or (isinstance(value, Mapping) and all(isinstance(key, str) for key in value)):
         return
@@ -94,10 +78,7 @@ def mapping(value: Any, name: str) -> None:
 def function(value: Callable[..., Any] | None, name: str) -> None:
     """Refuse an argument that is neither a function nor None.
 
-    Raises
-    ------
-    TypeError
-        It is neither.
+    Raises TypeError: It is neither.
     """
     if value is not None and not callable(value):
         raise TypeError(f"{name}={value!r}: expected a function, found {type(value).__name__}")
@@ -108,22 +89,12 @@ def integer(
 ) -> int:
     """An argument that has to be an integer, as Python's ``int``.
 
-    Parameters
-    ----------
-    value
-        What the caller passed: an ``int``, a NumPy integer, an integer scalar of Arrow, or anything
-        else with ``__index__``.
-    name
-        Of the parameter, for the message.
-    minimum, maximum
-        Bounds, both inclusive; None: none.
-
-    Raises
-    ------
-    TypeError
-        It is no integer.
-    InvalidArgumentError
-        It is out of bounds.
+    value: What the caller passed: an ``int``, a NumPy integer, an integer scalar of Arrow, or
+        anything else with ``__index__``.
+    name: Of the parameter, for the message.
+    minimum, maximum: Bounds, both inclusive; None: none.
+    Raises TypeError: It is no integer.
+    Raises InvalidArgumentError: It is out of bounds.
     """
     if type(value) is int:
         found = value
@@ -155,24 +126,12 @@ def _index(value: Any, name: str) -> int:
 def integers(values: Any, name: str) -> np.ndarray:
     """An argument that has to be a sequence of integers: ``int64``, shape (n,).
 
-    Parameters
-    ----------
-    values
-        An integer array of NumPy or Arrow (without nulls), or any iterable of what `integer` takes.
-    name
-        Of the parameter, for the message.
-
-    Returns
-    -------
-    np.ndarray
-        May be a view of ``values``.
-
-    Raises
-    ------
-    TypeError
-        It is no sequence, or something in it is no integer.
-    InvalidArgumentError
-        It has several dimensions, or a number that is no int64.
+    values: An integer array of NumPy or Arrow (without nulls), or any iterable of what `integer`
+        takes.
+    name: Of the parameter, for the message.
+    Returns: May be a view of ``values``.
+    Raises TypeError: It is no sequence, or something in it is no integer.
+    Raises InvalidArgumentError: It has several dimensions, or a number that is no int64.
     """
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         values = _of_arrow(values, name)

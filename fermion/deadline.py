@@ -65,16 +65,9 @@ def deadline(timeout_s: float, clock: Callable[[], float] = now) -> AbstractCont
 
     A block inside another one may end earlier, never later. A generator must not yield inside.
 
-    Parameters
-    ----------
-    timeout_s
-        Seconds.
-    clock
-        Tells the time, in seconds.
-
-    Returns
-    -------
-    A context manager that gives the time by the clock at which it ends.
+    timeout_s: Seconds.
+    clock: Tells the time, in seconds.
+    Returns: A context manager that gives the time by the clock at which it ends.
     """
     return _Deadline(timeout_s, clock)
 
@@ -88,9 +81,7 @@ def time_left(timeout_s: float = math.inf) -> float:
 def check_timeout(timeout_s: Any) -> None:
     """Refuse a time that is no positive number of seconds.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError
+    Raises TypeError, InvalidArgumentError.
     """
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)):
         raise TypeError(f"timeout_s={timeout_s!r}: expected a number of seconds")

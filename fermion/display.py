@@ -257,12 +257,8 @@ def html_facts(title: str, facts: Mapping[str, Any]) -> str:
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]], total: int) -> str:
     """A title over the first rows of a table, and how many follow.
 
-    Parameters
-    ----------
-    title, header, rows
-        Any text: it is escaped, and shortened.
-    total
-        How many rows there are.
+    title, header, rows: Any text: it is escaped, and shortened.
+    total: How many rows there are.
     """
     shown = [[_cell(each) for each in row] for row in itertools.islice(rows, ROWS_SHOWN)]
     head = "".join(f"<th>{_cell(each)}</th>" for each in header)

@@ -103,16 +103,9 @@ def on_local_disk(operation: str, path: str) -> Iterator[None]:
 
     What tells of the name alone (no such file, one that is there, a directory) stays as it is.
 
-    Parameters
-    ----------
-    operation
-        A verb, for the message: ``"write"``.
-
-    Raises
-    ------
-    StorageError
-        A disk that is full, a quota, a read-only file system, a device that fails.
-    StorageDenied, StorageTimeout
+    operation: A verb, for the message: ``"write"``.
+    Raises StorageError: A disk that is full, a quota, a read-only file system, a device that fails.
+    Raises StorageDenied, StorageTimeout.
     """
     try:
         yield
@@ -146,12 +139,8 @@ class ColumnNotFoundError(FermionError, KeyError):
 def column_not_found(name: object, known: Iterable[str], *, where: str) -> ColumnNotFoundError:
     """Build the error for a missing column, with those that differ by case, or close matches.
 
-    Parameters
-    ----------
-    name
-        What the caller asked for.
-    where
-        The file or table searched, for the message.
+    name: What the caller asked for.
+    where: The file or table searched, for the message.
     """
     names, asked = list(known), str(name)
     alike = [each for each in names if each.casefold() == asked.casefold()]

@@ -21,21 +21,12 @@ def load_when_asked_for(
 ) -> Callable[[str], Any]:
     """The module-level ``__getattr__`` of a package, or of a module of it that exports names.
 
-    Parameters
-    ----------
-    homes
-        Exported name to ``"module"``, or ``"module:name"`` where the name there is another one;
+    homes: Exported name to ``"module"``, or ``"module:name"`` where the name there is another one;
         modules relative to the package.
-    into
-        Dotted name of the module that exports the names; the package itself by default.
-    moved_to_engine
-        Names that the package exported once, and its module ``engine`` exports now. They are
-        found with a `DeprecationWarning` that says so.
-
-    Returns
-    -------
-    callable
-        Takes a name that the module does not hold yet; gives the exported object, or the
+    into: Dotted name of the module that exports the names; the package itself by default.
+    moved_to_engine: Names that the package exported once, and its module ``engine`` exports now.
+        They are found with a `DeprecationWarning` that says so.
+    Returns: Takes a name that the module does not hold yet; gives the exported object, or the
         package's submodule of that name, and keeps it in the module.
     """
     exporting = into or package

@@ -41,10 +41,7 @@ class PerProcess(Generic[T]):
 
     Threads that ask at the same time may each make one, of which the last is kept.
 
-    Parameters
-    ----------
-    first
-        That of this process, if there is one already.
+    first: That of this process, if there is one already.
     """
 
     __slots__ = ("_made_in", "_make", "_value")

@@ -379,10 +379,7 @@ class ReadOptions:
 def write_options(given: WriteOptions | None, name: str = "options") -> WriteOptions:
     """The options that a caller passed, the default ones for None.
 
-    Raises
-    ------
-    TypeError
-        They are none for writing.
+    Raises TypeError: They are none for writing.
     """
     return WriteOptions() if given is None else _of_class(given, WriteOptions, name)
 
@@ -390,10 +387,7 @@ def write_options(given: WriteOptions | None, name: str = "options") -> WriteOpt
 def read_options(given: ReadOptions | None, name: str = "options") -> ReadOptions:
     """The options that a caller passed, the default ones for None.
 
-    Raises
-    ------
-    TypeError
-        They are none for reading.
+    Raises TypeError: They are none for reading.
     """
     return ReadOptions() if given is None else _of_class(given, ReadOptions, name)
 

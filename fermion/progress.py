@@ -39,10 +39,7 @@ _wanted: contextvars.ContextVar[ShowsProgress] = contextvars.ContextVar("progres
 def showing(progress: ShowsProgress) -> contextlib.AbstractContextManager[None]:
     """What a call asks for, of what it does in this thread in the context.
 
-    Raises
-    ------
-    TypeError
-        Neither None, a flag nor a function.
+    Raises TypeError: Neither None, a flag nor a function.
     """
     if progress is not None and not callable(progress):
         progress = flag(progress, "progress")
@@ -62,10 +59,7 @@ def _showing(progress: ShowsProgress) -> Iterator[None]:
 def bar(label: str, stream: TextIO | None) -> Iterator[Report]:
     """A function that shows progress, with rich if it is there, until the context ends.
 
-    Parameters
-    ----------
-    stream
-        A terminal, or another place; None: the notebook that this runs in.
+    stream: A terminal, or another place; None: the notebook that this runs in.
     """
     if importlib.util.find_spec("rich") is None:
         assert stream is not None
@@ -109,11 +103,8 @@ def watched(
 ) -> Iterable[pa.RecordBatch]:
     """Batches as they are, with a bar of their rows where somebody watches.
 
-    Parameters
-    ----------
-    data
-        What the batches are of: the total is its ``num_rows``, or its length, if it has one. Or
-        a function that gives the total.
+    data: What the batches are of: the total is its ``num_rows``, or its length, if it has one. Or a
+        function that gives the total.
     """
     wanted = _wanted.get()
     if wanted is False or (wanted is None and not is_watched()):

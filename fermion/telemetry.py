@@ -42,15 +42,8 @@ _DURATIONS = ("fermion.commit", "fermion.scan", "fermion.query", "fermion.compac
 class Watching:
     """The spans and the instruments of one tracer and one meter.
 
-    Parameters
-    ----------
-    tracer_provider, meter_provider
-        Of OpenTelemetry; None: the global ones.
-
-    Raises
-    ------
-    ImportError
-        OpenTelemetry's API is not installed.
+    tracer_provider, meter_provider: Of OpenTelemetry; None: the global ones.
+    Raises ImportError: OpenTelemetry's API is not installed.
     """
 
     def __init__(
@@ -107,12 +100,8 @@ class Watching:
     ) -> Generator[pa.RecordBatch, None, None]:
         """Batches as they are, in a span that ends with them.
 
-        Parameters
-        ----------
-        name
-            Of the span: what reads them.
-        io
-            Requests and bytes so far.
+        name: Of the span: what reads them.
+        io: Requests and bytes so far.
         """
         span = self._tracer.start_span(name)  # not the current one of who reads on
         rows, before = 0, io()

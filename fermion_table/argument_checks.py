@@ -23,12 +23,8 @@ IDENTIFIER_RANGE = range(-(2**63), 2**63)
 def check_text(value: Any, parameter: str) -> str:
     """A text that JSON can hold.
 
-    Raises
-    ------
-    TypeError
-        Not a text.
-    InvalidArgumentError
-        It holds a lone surrogate, which UTF-8 has no bytes for.
+    Raises TypeError: Not a text.
+    Raises InvalidArgumentError: It holds a lone surrogate, which UTF-8 has no bytes for.
     """
     if not isinstance(value, str):
         raise TypeError(f"{parameter}: expected text, found {described(value)}")
@@ -68,12 +64,8 @@ def check_texts(value: Any, parameter: str) -> tuple[str, ...]:
 def check_identifier(value: Any, parameter: str) -> int | str | None:
     """A text, a whole number of 64 bits, or None.
 
-    Raises
-    ------
-    TypeError
-        Something else, such as a bool.
-    InvalidArgumentError
-        A greater number, or a text that JSON can't hold.
+    Raises TypeError: Something else, such as a bool.
+    Raises InvalidArgumentError: A greater number, or a text that JSON can't hold.
     """
     if value is None:
         return None
@@ -90,10 +82,7 @@ def check_identifier(value: Any, parameter: str) -> int | str | None:
 def check_bool(value: Any, parameter: str) -> bool:
     """True or False.
 
-    Raises
-    ------
-    TypeError
-        Something else.
+    Raises TypeError: Something else.
     """
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{parameter}: expected True or False, found {described(value)}")
@@ -103,12 +92,8 @@ def check_bool(value: Any, parameter: str) -> bool:
 def check_columns(value: Any, parameter: str) -> tuple[str | tuple[str, ...], ...]:
     """Columns by name or path; one name alone is no list of them.
 
-    Raises
-    ------
-    InvalidArgumentError
-        One name alone.
-    TypeError
-        No list, or something in it is neither text nor a sequence of texts.
+    Raises InvalidArgumentError: One name alone.
+    Raises TypeError: No list, or something in it is neither text nor a sequence of texts.
     """
     if isinstance(value, str):
         raise InvalidArgumentError(f"{parameter}={value!r}: expected a list of names")
@@ -125,10 +110,7 @@ def check_column(value: Any, parameter: str) -> str | tuple[str, ...]:
 def check_schema_mode(value: Any) -> Literal["merge"] | None:
     """How an append treats columns that the table lacks: ``merge`` adds them, None refuses them.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Something else.
+    Raises InvalidArgumentError: Something else.
     """
     if value is not None and not (isinstance(value, str) and value == "merge"):
         raise InvalidArgumentError(f"schema_mode={value!r}: expected None or 'merge'")
@@ -138,10 +120,7 @@ def check_schema_mode(value: Any) -> Literal["merge"] | None:
 def check_kind(value: Any, kind: type[_Kind], parameter: str) -> _Kind:
     """An object of a class.
 
-    Raises
-    ------
-    TypeError
-        Of another one.
+    Raises TypeError: Of another one.
     """
     if not isinstance(value, kind):
         raise TypeError(f"{parameter}: expected a {kind.__name__}, found {described(value)}")

@@ -34,19 +34,10 @@ def time_text(milliseconds: int) -> str:
 def moment_of(moment: Any, name: str) -> datetime:
     """A time as a datetime with a zone.
 
-    Parameters
-    ----------
-    moment
-        As in `Moment`.
-    name
-        Of the parameter, for the message.
-
-    Raises
-    ------
-    TypeError
-        Anything else; a number could mean seconds, milliseconds or a snapshot.
-    InvalidArgumentError
-        Text that is no time, NaT, or a year that a datetime can't hold.
+    moment: As in `Moment`.
+    name: Of the parameter, for the message.
+    Raises TypeError: Anything else; a number could mean seconds, milliseconds or a snapshot.
+    Raises InvalidArgumentError: Text that is no time, NaT, or a year that a datetime can't hold.
     """
     found = moment
     if isinstance(found, np.datetime64):
@@ -79,17 +70,10 @@ def milliseconds(moment: datetime) -> int:
 def limit_ms(older_than: Any, *, now_ms: int) -> int | None:
     """The time before which things are old, in milliseconds since 1970 UTC; None stays None.
 
-    Parameters
-    ----------
-    older_than
-        A datetime (UTC without a zone) or a timedelta, so long ago; or either as text: ``"7d"``.
-
-    Raises
-    ------
-    TypeError
-        Anything else: a number could mean days, milliseconds or a time.
-    InvalidArgumentError
-        NaT, or text that is neither an age nor a time.
+    older_than: A datetime (UTC without a zone) or a timedelta, so long ago; or either as text:
+        ``"7d"``.
+    Raises TypeError: Anything else: a number could mean days, milliseconds or a time.
+    Raises InvalidArgumentError: NaT, or text that is neither an age nor a time.
     """
     if older_than is None:
         return None
@@ -109,10 +93,7 @@ def limit_ms(older_than: Any, *, now_ms: int) -> int | None:
 def age_or_time(text: str, name: str) -> timedelta | datetime:
     """An age such as ``7d``, ``12h`` or ``90s``, or an ISO time.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Neither, or more days than a timedelta holds.
+    Raises InvalidArgumentError: Neither, or more days than a timedelta holds.
     """
     age = _AGE.fullmatch(text.strip().lower())
     try:
@@ -128,9 +109,7 @@ def age_or_time(text: str, name: str) -> timedelta | datetime:
 def age_of(age: Any, name: str) -> timedelta:
     """A timedelta, or one as text: ``"7d"``.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError
+    Raises TypeError, InvalidArgumentError.
     """
     found = age_or_time(age, name) if isinstance(age, str) else age
     if isinstance(found, timedelta):

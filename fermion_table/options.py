@@ -63,19 +63,14 @@ ORPHAN_MS_DEFAULT = 3 * 24 * 3600 * 1000
 class CommitOptions:
     """Retries and time limits of a commit.
 
-    Attributes
-    ----------
-    timeout_s
-        Seconds after which a commit gives up because of concurrent commits. Snapshot files must
-        outlive their data by more than this.
-    backoff_s_min, backoff_s_max
-        After each concurrent commit it waits for a random time. The bound doubles, from the first
-        value to the second.
-    unknown_tries
-        Number of attempts to find the outcome of a lost reply before it counts as unknown.
-    fence_s
-        After an attempt that took longer than this, or on a base older than this, the commit also
-        reads the expiry markers, because its base may have expired.
+    timeout_s: Seconds after which a commit gives up because of concurrent commits. Snapshot files
+        must outlive their data by more than this.
+    backoff_s_min, backoff_s_max: After each concurrent commit it waits for a random time. The bound
+        doubles, from the first value to the second.
+    unknown_tries: Number of attempts to find the outcome of a lost reply before it counts as
+        unknown.
+    fence_s: After an attempt that took longer than this, or on a base older than this, the commit
+        also reads the expiry markers, because its base may have expired.
     """
 
     timeout_s: float = 600.0
@@ -87,9 +82,6 @@ class CommitOptions:
     def is_fresh(self, seen_at: float | None) -> bool:
         """Whether a snapshot was the newest so recently that its successors can't have expired.
 
-        Parameters
-        ----------
-        seen_at
-            When it was, by ``time.monotonic``; None: not known.
+        seen_at: When it was, by ``time.monotonic``; None: not known.
         """
         return seen_at is not None and time.monotonic() - seen_at < self.fence_s

@@ -32,10 +32,7 @@ _POLL_SECONDS = 0.02
 class Daemon:
     """Listens, forks and reaps, in one thread.
 
-    Parameters
-    ----------
-    module
-        Its function ``serve(source, sink)`` is what workers run.
+    module: Its function ``serve(source, sink)`` is what workers run.
     """
 
     def __init__(self, module: ModuleType) -> None:

@@ -51,16 +51,10 @@ class FileWorker:
 class Read(requests.Request, tag="read"):
     """Rows of a file.
 
-    Attributes
-    ----------
-    path
-        A local file.
-    columns
-        Names; those that the file lacks are left out of the answer.
-    filter
-        See `expression`; rows that it does not select may be left out.
-    selection
-        Positions of the rows to read, as pairs of start and stop; None: all.
+    path: A local file.
+    columns: Names; those that the file lacks are left out of the answer.
+    filter: See `expression`; rows that it does not select may be left out.
+    selection: Positions of the rows to read, as pairs of start and stop; None: all.
     """
 
     path: str
@@ -107,12 +101,8 @@ class Read(requests.Request, tag="read"):
 class Open(requests.Request, tag="open"):
     """Begin a file.
 
-    Attributes
-    ----------
-    path
-        Of a local file, which is made.
-    profile
-        Of `fermion.WriteOptions`; None: the default.
+    path: Of a local file, which is made.
+    profile: Of `fermion.WriteOptions`; None: the default.
     """
 
     path: str

@@ -30,14 +30,9 @@ REQUEST_BYTES_MAX = 1 << 30
 class Rows:
     """An answer that rows follow.
 
-    Attributes
-    ----------
-    schema
-        Of all batches.
-    batches
-        Their number is not known before.
-    fields
-        What the line says besides.
+    schema: Of all batches.
+    batches: Their number is not known before.
+    fields: What the line says besides.
     """
 
     schema: pa.Schema
@@ -51,10 +46,7 @@ Answer = dict[str, Any] | Rows | None
 class Request(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, kw_only=True):
     """A kind of request: further fields are its arguments, the tag is its ``op``.
 
-    Attributes
-    ----------
-    rows
-        Whether an Arrow stream follows.
+    rows: Whether an Arrow stream follows.
     """
 
     rows: bool = False
@@ -62,12 +54,8 @@ class Request(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, kw_onl
     def answer(self, worker: Any, rows: pa.Table | None) -> Answer:
         """Do what is asked.
 
-        Parameters
-        ----------
-        worker
-            What the worker keeps between requests.
-        rows
-            Those that followed the request; None: none did.
+        worker: What the worker keeps between requests.
+        rows: Those that followed the request; None: none did.
         """
         raise NotImplementedError  # a struct of msgspec can't be abstract; each request has its own
 
@@ -85,20 +73,11 @@ class _Envelope(msgspec.Struct):
 def serve(kinds: Iterable[type[Request]], worker: Any, source: BinaryIO, sink: BinaryIO) -> None:
     """Answer requests until the source ends.
 
-    Parameters
-    ----------
-    kinds
-        Of requests: see `Request`.
-    worker
-        What they share.
-    source, sink
-        Of the other side. Nothing else may read or write there.
-
-    Raises
-    ------
-    BadRequest
-        The source ends within a request, or what should be an Arrow stream is none: where the next
-        request begins is not known.
+    kinds: Of requests: see `Request`.
+    worker: What they share.
+    source, sink: Of the other side. Nothing else may read or write there.
+    Raises BadRequest: The source ends within a request, or what should be an Arrow stream is none:
+        where the next request begins is not known.
     """
     decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(reduce(or_, kinds))
     while line := source.readline(REQUEST_BYTES_MAX):

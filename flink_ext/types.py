@@ -80,15 +80,8 @@ _NAMED = {name: dtype for dtype, name in _PLAIN.items()} | {
 def flink_type(dtype: pa.DataType, where: str) -> str:
     """The type of Flink SQL, as its DDL has it, that holds the values of an Arrow type.
 
-    Parameters
-    ----------
-    where
-        The column, for messages.
-
-    Raises
-    ------
-    UnsupportedByFlink
-        Flink has no such type.
+    where: The column, for messages.
+    Raises UnsupportedByFlink: Flink has no such type.
     """
     while True:
         if isinstance(dtype, pa.BaseExtensionType):
@@ -138,11 +131,8 @@ def quoted(name: str) -> str:
 def arrow_field(name: str, text: str) -> pa.Field:
     """The Arrow field of a column, given its type as Flink writes it, ``NOT NULL`` included.
 
-    Raises
-    ------
-    UnsupportedByFlink
-        A table would not return values of the type unchanged. The message has the path of the
-        field that is the cause.
+    Raises UnsupportedByFlink: A table would not return values of the type unchanged. The message
+        has the path of the field that is the cause.
     """
     parser = _Parser(text, f"column {name!r}")
     field = parser.field(name, parser.where)

@@ -26,24 +26,13 @@ def is_case_sensitive(spark: SparkSession) -> bool:
 def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> st.StructType:
     """Rename the fields of a frame's schema, at any depth, to the names of the table's columns.
 
-    Parameters
-    ----------
-    frame
-        Of the data frame.
-    table
-        Of the table.
-    case_sensitive
-        Whether names that differ only in case are different names: then nothing changes.
-
-    Returns
-    -------
-    pyspark.sql.types.StructType
-        The same object if no name changes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Two names would differ only in case, or a name fits several columns of the table.
+    frame: Of the data frame.
+    table: Of the table.
+    case_sensitive: Whether names that differ only in case are different names: then nothing
+        changes.
+    Returns: The same object if no name changes.
+    Raises InvalidArgumentError: Two names would differ only in case, or a name fits several columns
+        of the table.
     """
     if case_sensitive:
         return frame
@@ -54,12 +43,8 @@ def spelled(frame: st.StructType, table: pa.Schema, *, case_sensitive: bool) -> 
 def free_names(taken: Iterable[str], *wanted: str) -> list[str]:
     """Names for columns of our own beside others, in no case like one of these or each other.
 
-    Parameters
-    ----------
-    taken
-        The names of the others.
-    wanted
-        What the names begin with; as many ``_`` follow as it takes.
+    taken: The names of the others.
+    wanted: What the names begin with; as many ``_`` follow as it takes.
     """
     known = {name.lower() for name in taken}
     names = []

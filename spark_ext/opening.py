@@ -21,18 +21,10 @@ def open_table(
 ) -> Table:
     """Open a table at the newest snapshot of a branch.
 
-    Parameters
-    ----------
-    branch
-        None: ``main``.
-    access
-        None: the defaults.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        Names the argument that is wrong.
-    TableNotFound, VersionNotFound
+    branch: None: ``main``.
+    access: None: the defaults.
+    Raises TypeError, InvalidArgumentError: Names the argument that is wrong.
+    Raises TableNotFound, VersionNotFound.
     """
     return Table.open(
         path,
@@ -45,9 +37,7 @@ def open_table(
 def open_branch(options: SourceOptions) -> Table:
     """Open the table that options name, at the newest snapshot of their branch.
 
-    Raises
-    ------
-    TableNotFound, VersionNotFound
+    Raises TableNotFound, VersionNotFound.
     """
     return open_table(
         options.path,
@@ -60,9 +50,7 @@ def open_branch(options: SourceOptions) -> Table:
 def open_version(options: SourceOptions) -> Table:
     """Open the table that options name, at the snapshot that they choose.
 
-    Raises
-    ------
-    InvalidArgumentError, TableNotFound, VersionNotFound
+    Raises InvalidArgumentError, TableNotFound, VersionNotFound.
     """
     scan = scan_of(replace(options, columns=[], filter=None, batch_id=None))
     branch = MAIN if options.branch is None else options.branch
@@ -72,11 +60,8 @@ def open_version(options: SourceOptions) -> Table:
 def scan_of(options: SourceOptions) -> Scan:
     """Make the scan that options describe.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The options name more than one version, or a branch and a tag.
-    TableNotFound, VersionNotFound, ColumnNotFoundError
+    Raises InvalidArgumentError: The options name more than one version, or a branch and a tag.
+    Raises TableNotFound, VersionNotFound, ColumnNotFoundError.
     """
     if options.tag is not None and options.branch is not None:
         raise InvalidArgumentError("tag and branch: expected one of them, as a tag has no branch")
@@ -95,9 +80,7 @@ def changes_of(options: SourceOptions, start: int | None, end: int | None) -> Ch
 
     The columns and the filter are those of the options.
 
-    Raises
-    ------
-    InvalidArgumentError, TableNotFound, VersionNotFound, ColumnNotFoundError
+    Raises InvalidArgumentError, TableNotFound, VersionNotFound, ColumnNotFoundError.
     """
     table = open_branch(options)
     return table.scan_changes(

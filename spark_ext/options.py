@@ -104,37 +104,24 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 class SourceOptions:
     """The parsed options of ``format("fermion")``. Picklable.
 
-    Attributes
-    ----------
-    path
-        The table: absolute, or a URL.
-    snapshot_id, tag, as_of, batch_id, columns, filter
-        As for `fermion_table.Table.scan`; as_of is a time.
-    branch
-        Which branch is read or written.
-    commit_user, commit_identifier
-        As for `spark_ext.append`.
-    change_type
-        As for `spark_ext.upsert`.
-    merge_schema
-        Whether a write adds the columns that the table lacks.
-    replace_where, dynamic
-        In mode overwrite: a filter of the rows that are replaced, or whether partitions are
-        replaced; see `spark_ext.overwrite`.
-    read_change_feed
-        Whether changes of rows are read, of all kinds: see `spark_ext.read_changes`.
-    starting_snapshot_id, ending_snapshot_id
-        Of a stream, and of a batch of changes: the snapshot after which it begins. Of a batch of
-        changes: its last one; None: the newest.
-    skip_rewrites, max_files
-        Of a stream: whether it skips snapshots that rewrite rows, and the most files that a
-        micro-batch reads.
-    partition_by, primary_key, sort_by, table_properties
-        Of a table that a write creates: see `fermion_table.Table.create`.
-    storage_options
-        For fsspec.
-    access
-        See `fermion_table.StorageAccess`.
+    path: The table: absolute, or a URL.
+    snapshot_id, tag, as_of, batch_id, columns, filter: As for `fermion_table.Table.scan`; as_of is
+        a time.
+    branch: Which branch is read or written.
+    commit_user, commit_identifier: As for `spark_ext.append`.
+    change_type: As for `spark_ext.upsert`.
+    merge_schema: Whether a write adds the columns that the table lacks.
+    replace_where, dynamic: In mode overwrite: a filter of the rows that are replaced, or whether
+        partitions are replaced; see `spark_ext.overwrite`.
+    read_change_feed: Whether changes of rows are read, of all kinds: see `spark_ext.read_changes`.
+    starting_snapshot_id, ending_snapshot_id: Of a stream, and of a batch of changes: the snapshot
+        after which it begins. Of a batch of changes: its last one; None: the newest.
+    skip_rewrites, max_files: Of a stream: whether it skips snapshots that rewrite rows, and the
+        most files that a micro-batch reads.
+    partition_by, primary_key, sort_by, table_properties: Of a table that a write creates: see
+        `fermion_table.Table.create`.
+    storage_options: For fsspec.
+    access: See `fermion_table.StorageAccess`.
     """
 
     path: str
@@ -167,19 +154,11 @@ class SourceOptions:
 def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
     """Check the names, uses and values of options, and parse them.
 
-    Parameters
-    ----------
-    given
-        Texts by name; as in Spark, upper and lower case of names are equal.
-    uses
-        The possible uses; none: any use of the format.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An option is unknown (the message has the closest known one), has no meaning in these uses
-        (the message has those where it is allowed), or has a wrong value; or one of commitUser and
-        commitIdentifier is missing.
+    given: Texts by name; as in Spark, upper and lower case of names are equal.
+    uses: The possible uses; none: any use of the format.
+    Raises InvalidArgumentError: An option is unknown (the message has the closest known one), has
+        no meaning in these uses (the message has those where it is allowed), or has a wrong value;
+        or one of commitUser and commitIdentifier is missing.
     """
     values = {name.lower(): value for name, value in known_options(given, *uses).items()}
     if not values.get("path"):
@@ -220,10 +199,8 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
 def known_options(given: Mapping[str, str], *uses: Use) -> dict[str, str]:
     """The same options under the names of `OPTIONS`; their values are not checked.
 
-    Raises
-    ------
-    InvalidArgumentError
-        An option is unknown, or has no meaning in the uses, or without readChangeFeed.
+    Raises InvalidArgumentError: An option is unknown, or has no meaning in the uses, or without
+        readChangeFeed.
     """
     uses = uses or FORMAT_USES
     known: dict[str, str] = {}
@@ -252,10 +229,7 @@ def table_options(
 ) -> dict[str, str]:
     """The options, as texts, for a table's path and for how its storage is used.
 
-    Raises
-    ------
-    InvalidArgumentError
-        JSON cannot hold the storage options.
+    Raises InvalidArgumentError: JSON cannot hold the storage options.
     """
     options = {"path": path}
     if access.allowed_roots:
@@ -277,10 +251,7 @@ def table_options(
 def chosen_access(access: StorageAccess | None) -> StorageAccess:
     """The access that a caller chose; None: the defaults.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Not a StorageAccess.
+    Raises InvalidArgumentError: Not a StorageAccess.
     """
     if access is not None and not isinstance(access, StorageAccess):
         raise InvalidArgumentError(f"access={access!r:.80}: expected a StorageAccess")
@@ -296,10 +267,7 @@ def options_of(store: Any) -> dict[str, str]:
 def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
     """A path that is the same in every process: URLs stay, local paths become absolute.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Not a path, or one with credentials.
+    Raises InvalidArgumentError: Not a path, or one with credentials.
     """
     path = os.fspath(path) if isinstance(path, os.PathLike) else path
     if not isinstance(path, str) or not path:
@@ -311,10 +279,7 @@ def absolute(path: str | os.PathLike[str], what: str = "path") -> str:
 def parse_columns(text: str, option: str = "columns") -> list[str]:
     """Parse names separated by commas, or a JSON list of names (for names with commas).
 
-    Raises
-    ------
-    InvalidArgumentError
-        It begins like a JSON list, but is not one.
+    Raises InvalidArgumentError: It begins like a JSON list, but is not one.
     """
     if text.lstrip().startswith("["):
         try:

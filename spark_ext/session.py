@@ -46,12 +46,8 @@ _HOLDING = threading.Lock()
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Set the options of a session that is to be started: see `spark_ext.configure`.
 
-    Raises
-    ------
-    JavaNotFound
-        A session cannot start on this machine.
-    InvalidArgumentError
-        Not a builder.
+    Raises JavaNotFound: A session cannot start on this machine.
+    Raises InvalidArgumentError: Not a builder.
     """
     if not hasattr(builder, "config"):
         raise InvalidArgumentError(
@@ -74,10 +70,7 @@ def check_java() -> None:
 
     Nothing is checked under ``spark-submit`` or for a remote session, where Spark runs already.
 
-    Raises
-    ------
-    JavaNotFound
-        Neither ``JAVA_HOME`` nor the path has a Java runtime.
+    Raises JavaNotFound: Neither ``JAVA_HOME`` nor the path has a Java runtime.
     """
     if is_submitted() or "SPARK_REMOTE" in os.environ:
         return
@@ -98,12 +91,8 @@ def classic(spark: SparkSession, what: str) -> SparkSession:
 
     If nothing chooses an interpreter for the workers of this machine, they get the driver's.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Not a session, or a stopped one.
-    UnsupportedBySpark
-        The session is a Spark Connect client.
+    Raises InvalidArgumentError: Not a session, or a stopped one.
+    Raises UnsupportedBySpark: The session is a Spark Connect client.
     """
     if not hasattr(spark, "sparkContext") and not is_connect(spark):
         raise InvalidArgumentError(f"{what}: spark: expected a SparkSession, found {spark!r:.80}")
@@ -124,9 +113,7 @@ def classic(spark: SparkSession, what: str) -> SparkSession:
 def classic_frame(df: DataFrame, what: str) -> SparkSession:
     """The session of a data frame, checked and prepared as `classic` does.
 
-    Raises
-    ------
-    InvalidArgumentError, UnsupportedBySpark
+    Raises InvalidArgumentError, UnsupportedBySpark.
     """
     if not isinstance(df, DataFrame):
         raise InvalidArgumentError(

@@ -105,19 +105,10 @@ _REFUSED: dict[type[st.DataType], str] = {
 def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) -> st.StructType:
     """The Spark schema that holds every column of an Arrow schema.
 
-    Parameters
-    ----------
-    schema
-        A table's schema, or the part of it that is read.
-    time_enabled
-        Whether Spark's TIME type may be used (setting ``spark.sql.timeType.enabled``).
-    where
-        The table, for messages.
-
-    Raises
-    ------
-    UnsupportedBySpark
-        Spark has no type for a column; the message names the column.
+    schema: A table's schema, or the part of it that is read.
+    time_enabled: Whether Spark's TIME type may be used (setting ``spark.sql.timeType.enabled``).
+    where: The table, for messages.
+    Raises UnsupportedBySpark: Spark has no type for a column; the message names the column.
     """
     return st.StructType(
         [
@@ -135,10 +126,7 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
 def table_schema(schema: st.StructType) -> pa.Schema:
     """The Arrow schema, with comments, of a new table for a Spark schema.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        As `arrow_type`, for a column or a field within it.
+    Raises UnsupportedBySpark: As `arrow_type`, for a column or a field within it.
     """
     return pa.schema([_table_field(field, _column(field.name)) for field in schema])
 
@@ -146,10 +134,7 @@ def table_schema(schema: st.StructType) -> pa.Schema:
 def table_type(dtype: st.DataType, where: str) -> pa.DataType:
     """The Arrow type of a table's new column.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        As `arrow_type`.
+    Raises UnsupportedBySpark: As `arrow_type`.
     """
     check_type(dtype, where)
     return _table_type(dtype, where)
@@ -158,10 +143,8 @@ def table_type(dtype: st.DataType, where: str) -> pa.DataType:
 def exchange_schema(schema: st.StructType) -> pa.Schema:
     """The exact Arrow schema, nullability included, that Spark takes for a Spark schema.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        Spark itself cannot exchange a column's type through Arrow (calendar intervals).
+    Raises UnsupportedBySpark: Spark itself cannot exchange a column's type through Arrow (calendar
+        intervals).
     """
     try:
         return to_arrow_schema(schema)
@@ -174,16 +157,9 @@ def exchange_schema(schema: st.StructType) -> pa.Schema:
 def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
     """The Arrow type in which Spark passes a column to a table.
 
-    Parameters
-    ----------
-    where
-        The column, for messages.
-
-    Raises
-    ------
-    UnsupportedBySpark
-        Spark cannot exchange the type through Arrow, or a table would not return it unchanged. The
-        message has the path of the field that is the cause.
+    where: The column, for messages.
+    Raises UnsupportedBySpark: Spark cannot exchange the type through Arrow, or a table would not
+        return it unchanged. The message has the path of the field that is the cause.
     """
     check_type(dtype, where)
     try:
@@ -198,9 +174,7 @@ def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
 def check_type(dtype: st.DataType, where: str, *, nullable: bool = True) -> None:
     """Refuse a type that a table would not return unchanged, at any depth.
 
-    Raises
-    ------
-    UnsupportedBySpark
+    Raises UnsupportedBySpark.
     """
     if isinstance(dtype, st.StructType):
         for field in dtype:
@@ -274,17 +248,9 @@ def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     inverse of `spark_schema`, also within structs, lists and maps). Any other column keeps Spark's
     own Arrow type; the table's writer then widens, adds or refuses it.
 
-    Parameters
-    ----------
-    schema
-        Of the data frame.
-    table
-        Of the table.
-
-    Raises
-    ------
-    UnsupportedBySpark
-        As `arrow_type`.
+    schema: Of the data frame.
+    table: Of the table.
+    Raises UnsupportedBySpark: As `arrow_type`.
     """
     fields = []
     for column in schema:

@@ -100,10 +100,8 @@ class SparkVersion:
     def require(self, feature: Feature, where: str) -> None:
         """Check that it has a feature.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            It has not; the message has both versions, and what to do instead.
+        Raises UnsupportedBySpark: It has not; the message has both versions, and what to do
+            instead.
         """
         if not self.has(feature):
             raise UnsupportedBySpark(

@@ -27,14 +27,8 @@ def add_html(parser: argparse.ArgumentParser, what: str) -> None:
 def check_html(arguments: argparse.Namespace, others: dict[str, bool]) -> None:
     """Refuse what does not go with ``--html``, and targets that may be no web page.
 
-    Parameters
-    ----------
-    others
-        Options, and whether they were given.
-
-    Raises
-    ------
-    InvalidArgumentError
+    others: Options, and whether they were given.
+    Raises InvalidArgumentError.
     """
     for option, is_given in others.items():
         if is_given:
@@ -50,14 +44,8 @@ def check_html(arguments: argparse.Namespace, others: dict[str, bool]) -> None:
 def write_html(page: str, arguments: argparse.Namespace) -> str:
     """Write a page; the file appears whole, or not at all.
 
-    Returns
-    -------
-    str
-        What was written, for people.
-
-    Raises
-    ------
-    OSError, StorageError
+    Returns: What was written, for people.
+    Raises OSError, StorageError.
     """
     data = page.encode("utf-8", "backslashreplace")
     sink = open_sink(arguments.html, storage_options=storage_options(arguments))

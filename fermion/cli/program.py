@@ -40,14 +40,9 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
-    Parameters
-    ----------
-    argv
-        Arguments without the program's name; None takes the process's.
-
-    Returns
-    -------
-    The exit status: 0; 1 where a problem was found or an error occurred; 2 for wrong usage.
+    argv: Arguments without the program's name; None takes the process's.
+    Returns: The exit status: 0; 1 where a problem was found or an error occurred; 2 for wrong
+        usage.
     """
     if sys.stderr is None:  # closed, as by 2>&-
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends

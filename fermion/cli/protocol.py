@@ -22,10 +22,7 @@ WRONG_USAGE = 2
 class Command(Protocol):
     """One command of the program.
 
-    Attributes
-    ----------
-    HELP
-        One line for the list of commands.
+    HELP: One line for the list of commands.
     """
 
     HELP: str

@@ -104,15 +104,8 @@ def is_of_pandas(data: Any) -> bool:
 def batches_of(data: Any, schema: pa.Schema, where: str) -> Iterator[pa.RecordBatch]:
     """The batches of any Arrow producer whose names and types are those of a file.
 
-    Parameters
-    ----------
-    where
-        The file, for the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        At once, where they differ, or as `record_batch_reader` says.
+    where: The file, for the message.
+    Raises InvalidArgumentError: At once, where they differ, or as `record_batch_reader` says.
     """
     reader = record_batch_reader(data, schema=schema)
     if not reader.schema.equals(schema, check_metadata=False):
@@ -228,12 +221,8 @@ def _columns_of_rows(
 ) -> dict[str, list[Any]]:
     """Rows as columns; None where a row lacks one.
 
-    Parameters
-    ----------
-    start
-        Number of the first row, for messages.
-    names
-        Of the columns; None: all that occur, in the order in which they do.
+    start: Number of the first row, for messages.
+    names: Of the columns; None: all that occur, in the order in which they do.
     """
     known = dict.fromkeys(names or ())
     for number, row in enumerate(rows, start):

@@ -32,27 +32,15 @@ _INT32_MAX = 2**31 - 1
 def assemble(node: Node, streams: ColumnStreams) -> pa.Array:
     """Put a column together.
 
-    Parameters
-    ----------
-    node
-        The column's tree. Children of structs may be left out, of the tree and of its types.
-    streams
-        Streams of all nodes of the tree. Below a node whose validity is ``False`` or that has no
-        slots none are needed.
-
-    Returns
-    -------
-    pa.Array
-        ``streams.length`` values of exactly ``node.type``; numbers, booleans, bytes and 64-bit
+    node: The column's tree. Children of structs may be left out, of the tree and of its types.
+    streams: Streams of all nodes of the tree. Below a node whose validity is ``False`` or that has
+        no slots none are needed.
+    Returns: ``streams.length`` values of exactly ``node.type``; numbers, booleans, bytes and 64-bit
         offsets are views of the streams.
-
-    Raises
-    ------
-    InvalidFileError
-        If streams are missing, or their lengths contradict each other.
-    InvalidArgumentError
-        If the values do not fit the type in one array: more than 2**31 - 1 bytes or elements
-        under 32-bit offsets, or more dictionary values than the index type can number.
+    Raises InvalidFileError: If streams are missing, or their lengths contradict each other.
+    Raises InvalidArgumentError: If the values do not fit the type in one array: more than 2**31 - 1
+        bytes or elements under 32-bit offsets, or more dictionary values than the index type can
+        number.
     """
     _check(node, streams, streams.length, node.name)
     try:

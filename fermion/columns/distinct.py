@@ -18,12 +18,8 @@ _CODE_BYTES = 8
 def codes(node: Node, streams: ColumnStreams, slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Number the distinct values of a subtree, in the order in which they first appear.
 
-    Returns
-    -------
-    codes
-        ``int64``, shape (slots,): each slot's number, -1 for null.
-    first
-        ``int64``, shape (distinct,): the slot where each number first appears.
+    Returns codes: ``int64``, shape (slots,): each slot's number, -1 for null.
+    Returns first: ``int64``, shape (distinct,): the slot where each number first appears.
     """
     valid = streams.validity.get(node.validity)
     if slots == 0 or valid is False or node.kind is NodeKind.NULL:
@@ -44,12 +40,8 @@ def codes(node: Node, streams: ColumnStreams, slots: int) -> tuple[np.ndarray, n
 def count(values: Values, valid: np.ndarray | None) -> int:
     """How many different values there are.
 
-    Parameters
-    ----------
-    values
-        One a slot.
-    valid
-        ``bool``, shape (slots,): which of them count; None: all.
+    values: One a slot.
+    valid: ``bool``, shape (slots,): which of them count; None: all.
     """
     numbers, first = _number(values.unpack().view(np.uint8) if isinstance(values, Bits) else values)
     return len(first) if valid is None else len(np.unique(numbers[valid]))

@@ -78,23 +78,12 @@ def bare_batch(rows: int) -> pa.RecordBatch:
 def convert(array: pa.Array, target: pa.DataType) -> pa.Array:
     """Give an array another type that holds the same values.
 
-    Parameters
-    ----------
-    array
-        Any array, also a slice.
-    target
-        A type of the same values; what engines take of the array's type.
-
-    Returns
-    -------
-    pyarrow.Array
-        The same array if it has the type, nullability of nested fields included.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, OverflowError
-        A value does not fit.
-    TooLong
+    array: Any array, also a slice.
+    target: A type of the same values; what engines take of the array's type.
+    Returns: The same array if it has the type, nullability of nested fields included.
+    Raises pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, OverflowError: A value does not
+        fit.
+    Raises TooLong.
     """
     if array.type == target:
         return array

@@ -71,10 +71,7 @@ def has_ordered(node: Node) -> bool:
 def check_ordered(nodes: Iterable[Node], where: str) -> None:
     """Refuse ordered dictionaries whose order a file can't keep.
 
-    Raises
-    ------
-    UnsupportedTypeError
-        For one within the values of another.
+    Raises UnsupportedTypeError: For one within the values of another.
     """
     for node in nodes:
         for each in node.walk() if has_ordered(node) else ():
@@ -96,18 +93,10 @@ def _holds_ordered(dtype: pa.DataType) -> bool:
 def joined_order(known: pa.Array | None, dictionary: pa.Array) -> pa.Array | None:
     """The values of two dictionaries in an order that is right for both.
 
-    Parameters
-    ----------
-    known
-        Distinct values without nulls; None: there are none yet.
-    dictionary
-        Of the same type; nulls and repeated values do not count.
-
-    Returns
-    -------
-    pa.Array or None
-        Distinct values without nulls: one of the two, which has all values of the other in the same
-        order; None where neither has.
+    known: Distinct values without nulls; None: there are none yet.
+    dictionary: Of the same type; nulls and repeated values do not count.
+    Returns: Distinct values without nulls: one of the two, which has all values of the other in the
+        same order; None where neither has.
     """
     if known is None:
         return _distinct(dictionary)
@@ -154,10 +143,7 @@ def _distinct(values: pa.Array) -> pa.Array:
 def positions(entries: pa.Array, values: pa.Array) -> np.ndarray:
     """Where values stand among distinct entries, compared bit for bit.
 
-    Returns
-    -------
-    np.ndarray
-        ``int64``, shape (values,): -1 for a value that is no entry.
+    Returns: ``int64``, shape (values,): -1 for a value that is no entry.
     """
     node = column_node(pa.field("values", entries.type))
     streams = shred(pa.chunked_array([entries, values], entries.type), node)
@@ -169,10 +155,7 @@ def positions(entries: pa.Array, values: pa.Array) -> np.ndarray:
 class OrderedDictionaries:
     """The ordered dictionaries of a file: for each stripe the values, in order.
 
-    Parameters
-    ----------
-    runs
-        For each place its first stripes, ascending, and the values from each on.
+    runs: For each place its first stripes, ascending, and the values from each on.
     """
 
     def __init__(self, runs: Mapping[Place, Sequence[tuple[int, pa.Array]]] | None = None) -> None:
@@ -199,18 +182,10 @@ class OrderedDictionaries:
     ) -> pa.Array:
         """A column's array of a stripe, its ordered dictionaries as they were when written.
 
-        Parameters
-        ----------
-        array
-            As `assemble` makes it; its dictionaries have the values that rows have.
-        seen
-            ``bool``, shape (n,): values below no null, which need not be in the dictionary; None:
+        array: As `assemble` makes it; its dictionaries have the values that rows have.
+        seen: ``bool``, shape (n,): values below no null, which need not be in the dictionary; None:
             all.
-
-        Raises
-        ------
-        InvalidFileError
-            A row has a value that the dictionary lacks.
+        Raises InvalidFileError: A row has a value that the dictionary lacks.
         """
         if not has_ordered(node):
             return array
@@ -287,16 +262,9 @@ def parse_ordered(
 ) -> OrderedDictionaries:
     """The section ORDERED_DICTIONARIES.
 
-    Parameters
-    ----------
-    nodes
-        The tree of each column.
-    stripes
-        How many the file has.
-
-    Raises
-    ------
-    InvalidFileError
+    nodes: The tree of each column.
+    stripes: How many the file has.
+    Raises InvalidFileError.
     """
     runs: dict[Place, list[tuple[int, pa.Array]]] = {}
     last = (-1, -1, -1)
@@ -460,10 +428,7 @@ def _renumbered(
 class StripeOrders:
     """Joins the ordered dictionaries of a stripe's batches.
 
-    Attributes
-    ----------
-    nodes
-        The trees of the columns that have any, by ordinal.
+    nodes: The trees of the columns that have any, by ordinal.
     """
 
     nodes: Mapping[int, Node]
@@ -477,9 +442,8 @@ class StripeOrders:
     def add(self, batches: Iterable[pa.RecordBatch]) -> str | None:
         """Join the dictionaries of batches that are to be in the stripe, too.
 
-        Returns
-        -------
-        None, or the column whose dictionaries have no order in common: nothing is joined then.
+        Returns: None, or the column whose dictionaries have no order in common: nothing is joined
+            then.
         """
         if not self.nodes:
             return None
@@ -506,10 +470,7 @@ class StripeOrders:
 def orders_of(node: Node, chunks: Iterable[pa.Array]) -> OrderedDictionaries | None:
     """The ordered dictionaries that chunks of one column have together, as those of a stripe 0.
 
-    Returns
-    -------
-    OrderedDictionaries or None
-        None where the orders of two chunks contradict each other.
+    Returns: None where the orders of two chunks contradict each other.
     """
     orders = StripeOrders.of([node])
     if orders.add(pa.record_batch([chunk], [""]) for chunk in chunks) is not None:

@@ -32,14 +32,9 @@ from fermion.errors import InvalidArgumentError
 class Matches:
     """What a filter says of some rows of a stripe.
 
-    Attributes
-    ----------
-    mask
-        ``bool``, shape (rows,): which of them match.
-    arrays
-        The filter's columns over them; None where it was tested on pages as they are encoded.
-    pages
-        These pages, by offset and length.
+    mask: ``bool``, shape (rows,): which of them match.
+    arrays: The filter's columns over them; None where it was tested on pages as they are encoded.
+    pages: These pages, by offset and length.
     """
 
     around: RowRanges
@@ -74,15 +69,8 @@ def filter_arrays(
 ) -> list[pa.Array]:
     """The rows of some columns where ``mask``, bool of shape (rows,), is true.
 
-    Parameters
-    ----------
-    node_of
-        Gives the tree of the type of an array, by its place; None for a primitive type.
-
-    Returns
-    -------
-    list of pa.Array
-        The arrays themselves if the mask is all true.
+    node_of: Gives the tree of the type of an array, by its place; None for a primitive type.
+    Returns: The arrays themselves if the mask is all true.
     """
     if mask.all():
         return list(arrays)
@@ -304,15 +292,8 @@ def _rearranged(
 def ordered_decimals(values: Any) -> Any:
     """Values in a type that Arrow compares, in the same order.
 
-    Parameters
-    ----------
-    values : pyarrow.Array or pyarrow.ChunkedArray
-        Without wrappers around the type.
-
-    Returns
-    -------
-    pyarrow.Array or pyarrow.ChunkedArray
-        A view of decimals of a negative scale as their unscaled numbers; others as they are.
+    values (pyarrow.Array or pyarrow.ChunkedArray): Without wrappers around the type.
+    Returns: A view of decimals of a negative scale as their unscaled numbers; others as they are.
     """
     dtype = values.type
     if not pat.is_decimal(dtype) or dtype.scale >= 0:

@@ -47,21 +47,10 @@ class _MissingValueError(Exception):
 def shred(array: pa.Array | pa.ChunkedArray, node: Node) -> ColumnStreams:
     """Take a column apart into its streams.
 
-    Parameters
-    ----------
-    array
-        Values of exactly ``node.type``; may be sliced or chunked.
-
-    Returns
-    -------
-    ColumnStreams
-        Views of the array's buffers where they already are as the streams want them.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the type differs, if a field that is not nullable has a null, or if the array is not a
-        well-formed Arrow array.
+    array: Values of exactly ``node.type``; may be sliced or chunked.
+    Returns: Views of the array's buffers where they already are as the streams want them.
+    Raises InvalidArgumentError: If the type differs, if a field that is not nullable has a null, or
+        if the array is not a well-formed Arrow array.
     """
     if array.type != node.type:
         raise InvalidArgumentError(
@@ -117,12 +106,8 @@ def _shred_array(node: Node, array: pa.Array) -> ColumnStreams:
 def _shred_node(node: Node, array: pa.Array, needed: Validity, out: ColumnStreams) -> None:
     """Shred a subtree.
 
-    Parameters
-    ----------
-    node, array
-        The subtree and its values, wrapped or not.
-    needed
-        The slots that count: the others lie under a null parent, or nothing refers to them.
+    node, array: The subtree and its values, wrapped or not.
+    needed: The slots that count: the others lie under a null parent, or nothing refers to them.
     """
     while isinstance(array, pa.ExtensionArray):
         array = array.storage

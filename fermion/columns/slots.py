@@ -29,10 +29,7 @@ from fermion.columns.validity import Validity
 def blank(node: Node, slots: int, out: ColumnStreams) -> None:
     """Fill the streams of a subtree with nulls, and with zeros and empty values where it has none.
 
-    Parameters
-    ----------
-    slots
-        Slots of ``node``.
+    slots: Slots of ``node``.
     """
     out.slots[node.validity] = slots
     nullable = node.nullable or node.kind is NodeKind.NULL
@@ -78,12 +75,9 @@ def select(
 ) -> ColumnStreams:
     """The slots of some ranges, in the order of the ranges; a copy.
 
-    Parameters
-    ----------
-    node
-        The subtree to select from.
-    starts, stops
-        ``int64``, shape (ranges,): slots of ``node``, ``stops`` exclusive. Ranges may overlap.
+    node: The subtree to select from.
+    starts, stops: ``int64``, shape (ranges,): slots of ``node``, ``stops`` exclusive. Ranges may
+        overlap.
     """
     out = ColumnStreams(int(np.sum(stops - starts)))
     _select(node, source, starts, stops, out.length, out)

@@ -108,12 +108,8 @@ UINT32 = number(PhysicalKind.UINT32)
 class Bits:
     """Packed booleans, least significant bit first, bit 0 of byte 0 is slot 0.
 
-    Attributes
-    ----------
-    data
-        ``uint8``, at least ``ceil(length / 8)`` long; bits from ``length`` on are unspecified.
-    length
-        Slots.
+    data: ``uint8``, at least ``ceil(length / 8)`` long; bits from ``length`` on are unspecified.
+    length: Slots.
     """
 
     data: np.ndarray
@@ -140,12 +136,8 @@ class Bits:
 class BinaryValues:
     """Strings or binary: value i is ``data[offsets[i]:offsets[i + 1]]``.
 
-    Attributes
-    ----------
-    offsets
-        ``int64``, shape (n + 1,), starting at 0, never decreasing.
-    data
-        ``uint8``, shape (offsets[-1],).
+    offsets: ``int64``, shape (n + 1,), starting at 0, never decreasing.
+    data: ``uint8``, shape (offsets[-1],).
     """
 
     offsets: np.ndarray
@@ -243,19 +235,12 @@ class ColumnStreams:
 
     A projected column holds only the ordinals it needs.
 
-    Attributes
-    ----------
-    length
-        Rows.
-    slots
-        Slots of each stream at its own level: list elements for a list's child.
-    validity
-        VALIDITY streams: `Bits` (1 = valid), ``None`` where every slot is valid, or ``False``
+    length: Rows.
+    slots: Slots of each stream at its own level: list elements for a list's child.
+    validity: VALIDITY streams: `Bits` (1 = valid), ``None`` where every slot is valid, or ``False``
         where every slot is null.
-    offsets
-        OFFSETS streams: ``int64``, shape (slots + 1,), starting at 0.
-    data
-        DATA streams: physical values, one a slot. Slots that are null hold a filler (the previous
+    offsets: OFFSETS streams: ``int64``, shape (slots + 1,), starting at 0.
+    data: DATA streams: physical values, one a slot. Slots that are null hold a filler (the previous
         valid value, or zero), never what the input hid there.
     """
 
@@ -296,22 +281,14 @@ bytes of a value, or of an offset."""
 class Node:
     """One node of a column's tree.
 
-    Attributes
-    ----------
-    name
-        The field's name; a list's child has Arrow's name for it.
-    type
-        The Arrow type to give back, dictionary and extension wrappers included.
-    storage
-        ``type`` with dictionary, run-end and extension wrappers taken off.
-    validity, stream
-        Ordinals of the VALIDITY stream and of the DATA or OFFSETS stream (-1: it has none).
-    stop
-        One past the last stream ordinal of this subtree.
-    physical, order
-        For a leaf: its physical type, and how its values compare.
-    form
-        What the kernels over whole columns know a leaf as; None for any other node, and under
+    name: The field's name; a list's child has Arrow's name for it.
+    type: The Arrow type to give back, dictionary and extension wrappers included.
+    storage: ``type`` with dictionary, run-end and extension wrappers taken off.
+    validity, stream: Ordinals of the VALIDITY stream and of the DATA or OFFSETS stream (-1: it has
+        none).
+    stop: One past the last stream ordinal of this subtree.
+    physical, order: For a leaf: its physical type, and how its values compare.
+    form: What the kernels over whole columns know a leaf as; None for any other node, and under
         wrappers.
     """
 
@@ -379,10 +356,8 @@ def strip_wrappers(dtype: pa.DataType) -> pa.DataType:
 def column_node(field: pa.Field, *, where: str = "schema") -> Node:
     """The tree of a top-level column.
 
-    Raises
-    ------
-    UnsupportedTypeError
-        For unions, for nesting deeper than 64, and for types that Arrow adds later.
+    Raises UnsupportedTypeError: For unions, for nesting deeper than 64, and for types that Arrow
+        adds later.
     """
     return _build(field, 0, 0, f"{where}: column {field.name!r}")
 

@@ -157,10 +157,7 @@ def _divide(integers: np.ndarray, exponent: int, out: np.ndarray) -> None:
 def decimal_exponent(values: np.ndarray) -> int | None:
     """The smallest exponent that makes most of a sample integers; None where that is not enough.
 
-    Parameters
-    ----------
-    values
-        ``float32`` or ``float64``, shape (n,).
+    values: ``float32`` or ``float64``, shape (n,).
     """
     sample = values[:: max(len(values) // SAMPLE_VALUES, 1)][:SAMPLE_VALUES]
     with np.errstate(all="ignore"):

@@ -63,22 +63,10 @@ BLOCKS_SAMPLED = 64
 def encode(values: np.ndarray) -> bytes:
     """Pack whole numbers.
 
-    Parameters
-    ----------
-    values
-        ``int8`` to ``uint64``, shape (n,).
-
-    Returns
-    -------
-    bytes
-        The parameters of a FOR_BITPACK node, a multiple of 8 bytes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The values could need more than 4 GiB.
-    TypeError
-        The values are not whole numbers.
+    values: ``int8`` to ``uint64``, shape (n,).
+    Returns: The parameters of a FOR_BITPACK node, a multiple of 8 bytes.
+    Raises InvalidArgumentError: The values could need more than 4 GiB.
+    Raises TypeError: The values are not whole numbers.
     """
     try:
         return kernels.bitpack_encode(values).tobytes()
@@ -119,23 +107,13 @@ def decode(
 ) -> None:
     """Unpack values ``start`` to ``stop`` (exclusive); only the blocks they lie in are read.
 
-    Parameters
-    ----------
-    payload
-        The parameters of a FOR_BITPACK node; untrusted, and of any alignment.
-    dtype
-        The type of the values.
-    count
-        Values that the payload must hold.
-    out
-        ``dtype``, shape (stop - start,), contiguous, written; unspecified after an error.
-
-    Raises
-    ------
-    InvalidFileError
-        The payload is cut short, or contradicts itself, ``dtype`` or ``count``.
-    InvalidArgumentError
-        The range or ``out`` does not fit together.
+    payload: The parameters of a FOR_BITPACK node; untrusted, and of any alignment.
+    dtype: The type of the values.
+    count: Values that the payload must hold.
+    out: ``dtype``, shape (stop - start,), contiguous, written; unspecified after an error.
+    Raises InvalidFileError: The payload is cut short, or contradicts itself, ``dtype`` or
+        ``count``.
+    Raises InvalidArgumentError: The range or ``out`` does not fit together.
     """
     dtype = np.dtype(dtype)
     if not 0 <= start <= stop <= count:
@@ -155,19 +133,11 @@ def pick(
 ) -> None:
     """Unpack single values; only the blocks they lie in are read.
 
-    Parameters
-    ----------
-    payload, count
-        As for `decode`.
-    slots
-        ``int64``, ascending.
-    out
-        Whole numbers, shape (len(slots),), contiguous, written; unspecified after an error.
-
-    Raises
-    ------
-    InvalidFileError
-        The payload is cut short, or contradicts itself, the type of ``out`` or ``count``.
+    payload, count: As for `decode`.
+    slots: ``int64``, ascending.
+    out: Whole numbers, shape (len(slots),), contiguous, written; unspecified after an error.
+    Raises InvalidFileError: The payload is cut short, or contradicts itself, the type of ``out`` or
+        ``count``.
     """
     try:
         kernels.bitpack_pick(np.frombuffer(payload, np.uint8), count, slots, out)

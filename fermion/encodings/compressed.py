@@ -108,10 +108,8 @@ class CompressedNode(Encoding):
     def open_child(self, node: Node, context: DecodeContext) -> Node:
         """Decompress the node within.
 
-        Raises
-        ------
-        InvalidFileError
-            It is larger than the context allows, damaged, or not exactly one node.
+        Raises InvalidFileError: It is larger than the context allows, damaged, or not exactly one
+            node.
         """
         node.expect_children(1)
         (raw_length,) = node.unpack(_LENGTH)

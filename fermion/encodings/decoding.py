@@ -37,19 +37,12 @@ Locate = Callable[[int, Exception], FermionError]
 class TreeSlice:
     """A tree, and the slots wanted of it.
 
-    Attributes
-    ----------
-    slots
-        Slots of the tree.
-    start, stop
-        Slots of the tree that are wanted, stop exclusive.
-    output_bytes_max
-        Bytes that strings of the tree may decode to.
-    spread
-        Where the tree's slots are only the valid ones of a page: which slots those are. The slots
-        wanted are then more than ``stop - start``.
-    picks
-        Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
+    slots: Slots of the tree.
+    start, stop: Slots of the tree that are wanted, stop exclusive.
+    output_bytes_max: Bytes that strings of the tree may decode to.
+    spread: Where the tree's slots are only the valid ones of a page: which slots those are. The
+        slots wanted are then more than ``stop - start``.
+    picks: Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
         None: all of them. Not for booleans, nor with ``spread``.
     """
 
@@ -87,14 +80,10 @@ def decode_trees(
 
     Returns new arrays; for one whole plain tree a view of its buffer.
 
-    Parameters
-    ----------
-    dictionary
-        What DICTIONARY nodes refer to.
-    locate
-        Turns an error into the one to raise.
-    executor
-        Decodes trees of numbers and fixed-width bytes side by side; must not be the caller's own.
+    dictionary: What DICTIONARY nodes refer to.
+    locate: Turns an error into the one to raise.
+    executor: Decodes trees of numbers and fixed-width bytes side by side; must not be the caller's
+        own.
     """
     if not trees:
         return empty(physical)
@@ -288,22 +277,12 @@ def decode_numbers(
 ) -> None:
     """Values of one node of numbers or fixed-width bytes, for kernels that lack its encoding.
 
-    Parameters
-    ----------
-    data
-        The node, header included.
-    depth
-        How deep it lies in its tree; 1 for the root.
-    letter, width
-        NumPy's kind of the values, and their bytes.
-    out
-        Written: ``width`` bytes a value.
-    slots
-        The wanted ones, ``int64``, ascending; None: all.
-
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError
+    data: The node, header included.
+    depth: How deep it lies in its tree; 1 for the root.
+    letter, width: NumPy's kind of the values, and their bytes.
+    out: Written: ``width`` bytes a value.
+    slots: The wanted ones, ``int64``, ascending; None: all.
+    Raises InvalidFileError, UnsupportedEncodingError.
     """
     node = parse_node(data, 0, len(data), depth)
     context = DecodeContext(ENCODINGS, None, output_bytes_max)
@@ -324,14 +303,9 @@ def page_reader(checks: PageChecks) -> kernels.PageReader:
 class NodeDescription:
     """One node of a tree, for people.
 
-    Attributes
-    ----------
-    role
-        What the node is to its parent: ``codes``, ``lengths``; ``root`` for the root.
-    size
-        Bytes, header and children included; of what is decompressed where a parent is ZSTD.
-    slots
-        Values that it holds.
+    role: What the node is to its parent: ``codes``, ``lengths``; ``root`` for the root.
+    size: Bytes, header and children included; of what is decompressed where a parent is ZSTD.
+    slots: Values that it holds.
     """
 
     role: str
@@ -344,10 +318,7 @@ class NodeDescription:
 def describe_tree(tree: TreeSlice) -> NodeDescription:
     """Names and sizes of a tree's nodes.
 
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError
-        The tree is not well-formed.
+    Raises InvalidFileError, UnsupportedEncodingError: The tree is not well-formed.
     """
     return _describe("root", tree.root, tree.slots, tree.context())
 

@@ -48,14 +48,9 @@ _PADDING = (b"", b"\0" * 7, b"\0" * 6, b"\0" * 5, b"\0" * 4, b"\0" * 3, b"\0" * 
 class Node:
     """A node found in a page.
 
-    Attributes
-    ----------
-    buffer
-        The page, or what a zstd frame within it held.
-    start, stop
-        Where the parameters start in ``buffer``, and where the node ends (exclusive).
-    depth
-        1 for a page's root.
+    buffer: The page, or what a zstd frame within it held.
+    start, stop: Where the parameters start in ``buffer``, and where the node ends (exclusive).
+    depth: 1 for a page's root.
     """
 
     encoding: int
@@ -69,10 +64,7 @@ class Node:
     def array(self, dtype: DTypeLike, count: int, start: int) -> np.ndarray:
         """A view of ``count`` values at position ``start`` of the buffer.
 
-        Raises
-        ------
-        InvalidFileError
-            They do not lie within this node.
+        Raises InvalidFileError: They do not lie within this node.
         """
         found = np.dtype(dtype)
         self.check(start, count * found.itemsize)
@@ -81,10 +73,7 @@ class Node:
     def unpack(self, layout: struct.Struct) -> tuple:
         """The parameters at the node's start.
 
-        Raises
-        ------
-        InvalidFileError
-            The node is shorter than that.
+        Raises InvalidFileError: The node is shorter than that.
         """
         self.check(self.start, layout.size)
         return layout.unpack_from(self.buffer, self.start)
@@ -114,12 +103,8 @@ class Node:
 def parse_node(buffer: PageBuffer, start: int, stop: int, depth: int) -> Node:
     """Read the node header at ``start``; the node must end at or before ``stop``.
 
-    Raises
-    ------
-    InvalidFileError
-        The node does not fit, or lies deeper than ``NODE_DEPTH_MAX``.
-    UnsupportedEncodingError
-        A flag that this reader does not know.
+    Raises InvalidFileError: The node does not fit, or lies deeper than ``NODE_DEPTH_MAX``.
+    Raises UnsupportedEncodingError: A flag that this reader does not know.
     """
     if depth > NODE_DEPTH_MAX:
         raise InvalidFileError(f"encoding tree: expected at most {NODE_DEPTH_MAX} levels")
@@ -159,15 +144,8 @@ def node_parts(
 ) -> list[Buffer]:
     """A node as buffers to be joined: header, parameters, padding, children.
 
-    Parameters
-    ----------
-    num_children
-        For a node whose parameters hold its children in another form.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The node would pass 4 GiB.
+    num_children: For a node whose parameters hold its children in another form.
+    Raises InvalidArgumentError: The node would pass 4 GiB.
     """
     length = 0
     for part in parameters:
@@ -200,12 +178,8 @@ def node_size(parts: Sequence[Any]) -> int:
 class Recipe:
     """Which encoding to write, and how its children are to be encoded.
 
-    Attributes
-    ----------
-    encoding
-        The id of the node's encoding.
-    children
-        One recipe a child, in the encoding's own order.
+    encoding: The id of the node's encoding.
+    children: One recipe a child, in the encoding's own order.
     """
 
     encoding: int
@@ -252,23 +226,14 @@ class Chooser(Protocol):
 class EncodeSettings:
     """Numbers that encoders need, derived from the profile.
 
-    Attributes
-    ----------
-    level
-        Level of every zstd frame or LZ4 block.
-    block_slots
-        Values of one independently decodable block (pcodec).
-    frame_bytes
-        Raw bytes that one compressed piece of a string page aims at.
-    symbols_bytes
-        Raw bytes that one block of strings in symbols (FSST) aims at.
-    codec
-        What the profile compresses with, and pages as a whole.
-    learnt
-        What encoders found out from earlier pages of a chunk, by encoding; updated. None: nothing
-        is carried from page to page.
-    encodings
-        The registry, for encodings with children.
+    level: Level of every zstd frame or LZ4 block.
+    block_slots: Values of one independently decodable block (pcodec).
+    frame_bytes: Raw bytes that one compressed piece of a string page aims at.
+    symbols_bytes: Raw bytes that one block of strings in symbols (FSST) aims at.
+    codec: What the profile compresses with, and pages as a whole.
+    learnt: What encoders found out from earlier pages of a chunk, by encoding; updated. None:
+        nothing is carried from page to page.
+    encodings: The registry, for encodings with children.
     """
 
     encodings: Mapping[int, Encoding]
@@ -288,12 +253,8 @@ class EncodeSettings:
 class DecodeContext:
     """What decoding a page needs besides the page.
 
-    Attributes
-    ----------
-    dictionary
-        The chunk's dictionary, for pages that refer to it.
-    output_bytes_max
-        Bytes that a binary page may decode to.
+    dictionary: The chunk's dictionary, for pages that refer to it.
+    output_bytes_max: Bytes that a binary page may decode to.
     """
 
     encodings: Mapping[int, Encoding]
@@ -303,10 +264,7 @@ class DecodeContext:
     def encoding(self, node: Node) -> Encoding:
         """The encoding that a node names.
 
-        Raises
-        ------
-        UnsupportedEncodingError
-            This reader does not know it.
+        Raises UnsupportedEncodingError: This reader does not know it.
         """
         found = self.encodings.get(node.encoding)
         if found is None:
@@ -371,14 +329,9 @@ class DecodeContext:
 class BinaryPlan:
     """Strings whose lengths are decoded and whose bytes are not yet.
 
-    Attributes
-    ----------
-    total
-        Bytes of the values asked for.
-    data
-        The bytes themselves where they lie in the page as they are (a view), else None.
-    fill
-        Writes the bytes at ``data[base:base + total]``; None where ``data`` is given.
+    total: Bytes of the values asked for.
+    data: The bytes themselves where they lie in the page as they are (a view), else None.
+    fill: Writes the bytes at ``data[base:base + total]``; None where ``data`` is given.
     """
 
     total: int
@@ -420,10 +373,7 @@ class Encoding:
     def recipe(self, physical: PhysicalType, codec: Codec) -> Recipe:
         """How values that it holds are written where an option names it.
 
-        Parameters
-        ----------
-        codec
-            What the profile compresses with.
+        codec: What the profile compresses with.
         """
         return Recipe(self.id)
 
@@ -433,10 +383,8 @@ class Encoding:
         Asked for a chunk of some size whose values are not all the same, of a type that the
         encoding holds. The smallest estimate wins; of equals the first in the registry.
 
-        Returns
-        -------
-        Estimate or None
-            None where it can't hold the values, or `fermion.encodings.choice.search` decides on it.
+        Returns: None where it can't hold the values, or `fermion.encodings.choice.search` decides
+            on it.
         """
         return None
 
@@ -445,10 +393,8 @@ class Encoding:
     ) -> list[Buffer]:
         """Encode all of ``values`` as one node.
 
-        Raises
-        ------
-        InvalidArgumentError
-            The values cannot be held by this encoding; the message says why.
+        Raises InvalidArgumentError: The values cannot be held by this encoding; the message says
+            why.
         """
         raise InvalidArgumentError(f"encoding {self.name} cannot be written")
 

@@ -154,12 +154,8 @@ class Fsst(Encoding):
 class _Layout:
     """Where the parts of a node lie.
 
-    Attributes
-    ----------
-    block
-        Values of a block but the last.
-    sizes, symbols
-        ``uint8``: the bytes of each symbol; the symbols.
+    block: Values of a block but the last.
+    sizes, symbols: ``uint8``: the bytes of each symbol; the symbols.
     """
 
     def __init__(self, node: Node, count: int) -> None:

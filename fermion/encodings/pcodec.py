@@ -117,10 +117,7 @@ class PcodecBlocks(Encoding):
 class _Blocks:
     """The blocks of a node.
 
-    Attributes
-    ----------
-    size
-        Values of a block but the last.
+    size: Values of a block but the last.
     """
 
     def __init__(self, node: Node, count: int, dtype: np.dtype) -> None:
@@ -169,10 +166,7 @@ def compress_blocks(
 ) -> tuple[bytes, list[bytes]]:
     """Numbers as pcodec metadata (file header included) and one compressed page a block.
 
-    Parameters
-    ----------
-    level
-        pcodec's effort, 0 to 12; None: what suits the number of values.
+    level: pcodec's effort, 0 to 12; None: what suits the number of values.
     """
     count = len(values)
     full, rest = divmod(count, block_slots)

@@ -59,10 +59,7 @@ def selectable_names() -> list[str]:
 def selectable(name: str) -> Encoding:
     """The encoding that an option names.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There is none of that name.
+    Raises InvalidArgumentError: There is none of that name.
     """
     for encoding in ENCODINGS.values():
         if encoding.name == name and encoding.selectable:

@@ -73,12 +73,8 @@ def valid_before(validity: Bits, slots: list[int]) -> list[int]:
 def mark_root(parts: list[Buffer], values: int) -> list[Buffer]:
     """A root node as one whose tree holds the values of valid slots only.
 
-    Parameters
-    ----------
-    parts
-        The node, as `node_parts` makes it.
-    values
-        Values that it holds.
+    parts: The node, as `node_parts` makes it.
+    values: Values that it holds.
     """
     encoding, children, _, length = _HEADER_START.unpack(parts[0])
     header = _HEADER_START.pack(encoding, children, NodeFlag.NULLS_REMOVED, length + _COUNT.size)
@@ -88,10 +84,7 @@ def mark_root(parts: list[Buffer], values: int) -> list[Buffer]:
 def open_root(node: Node) -> tuple[Node, int]:
     """A root node with the flag as one without it, and the values of its tree.
 
-    Raises
-    ------
-    InvalidFileError
-        The node is too short.
+    Raises InvalidFileError: The node is too short.
     """
     if node.stop - node.start < _COUNT.size:
         raise InvalidFileError(
@@ -108,14 +101,9 @@ def open_root(node: Node) -> tuple[Node, int]:
 class Spread:
     """Which slots the values of a tree belong to.
 
-    Attributes
-    ----------
-    bits
-        ``uint8``: validity of the page's slots.
-    start, slots
-        The first slot wanted, and how many are.
-    first, last
-        Their values within the tree, last exclusive.
+    bits: ``uint8``: validity of the page's slots.
+    start, slots: The first slot wanted, and how many are.
+    first, last: Their values within the tree, last exclusive.
     """
 
     bits: np.ndarray
@@ -128,10 +116,7 @@ class Spread:
     def of(cls, validity: Validity, values: int, slots: int, start: int, stop: int) -> Spread:
         """The slots ``start`` to ``stop`` (exclusive) of a page with ``slots`` slots.
 
-        Raises
-        ------
-        InvalidFileError
-            The tree does not hold as many values as slots are valid.
+        Raises InvalidFileError: The tree does not hold as many values as slots are valid.
         """
         if isinstance(validity, Bits):
             bits = validity.data

@@ -169,14 +169,9 @@ class SplitLengths(Encoding):
 class _Frames:
     """The pieces that hold some slots.
 
-    Attributes
-    ----------
-    slot
-        First slot of the first piece.
-    raw_ends, stored_ends
-        Byte positions: start of the first piece, then the end of each.
-    ends_at_stop
-        Whether the last piece ends with the last slot wanted.
+    slot: First slot of the first piece.
+    raw_ends, stored_ends: Byte positions: start of the first piece, then the end of each.
+    ends_at_stop: Whether the last piece ends with the last slot wanted.
     """
 
     __slots__ = ("ends_at_stop", "raw_ends", "slot", "stored_ends")
@@ -257,15 +252,8 @@ class _Layout:
 def frame_slot_ends(offsets: np.ndarray, frame_bytes: int) -> np.ndarray:
     """Where to cut strings into pieces of nearly equal bytes, about ``frame_bytes`` at most.
 
-    Parameters
-    ----------
-    offsets
-        ``int64``, shape (n + 1,), from 0.
-
-    Returns
-    -------
-    np.ndarray
-        ``int64``: slot after the last of each piece, increasing, ending with n.
+    offsets: ``int64``, shape (n + 1,), from 0.
+    Returns: ``int64``: slot after the last of each piece, increasing, ending with n.
     """
     count, total = len(offsets) - 1, int(offsets[-1])
     frames = -(-total // frame_bytes)

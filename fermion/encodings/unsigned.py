@@ -18,10 +18,7 @@ _DTYPES = {width: physical.dtype for width, physical in UNSIGNED.items()}
 def narrowest(values: np.ndarray) -> np.ndarray:
     """Non-negative integers as ``uint8``, ``uint16`` or ``uint32``, whichever just holds them.
 
-    Raises
-    ------
-    InvalidArgumentError
-        One does not fit in 32 bits.
+    Raises InvalidArgumentError: One does not fit in 32 bits.
     """
     top = int(values.max()) if len(values) else 0
     if top > 0xFFFF_FFFF:
@@ -32,10 +29,7 @@ def narrowest(values: np.ndarray) -> np.ndarray:
 def unsigned_dtype(width: int) -> np.dtype:
     """The dtype of a width read from a file.
 
-    Raises
-    ------
-    InvalidFileError
-        No such width.
+    Raises InvalidFileError: No such width.
     """
     if width not in _DTYPES:
         raise InvalidFileError(

@@ -15,12 +15,8 @@ __all__ = ["UNBOUND_CRC32C", "UNCHECKED", "PageChecks", "checksum", "crc32c"]
 class PageChecks(NamedTuple):
     """How the pages of a file are checked.
 
-    Attributes
-    ----------
-    kind
-        Of their checksums; NONE: they are not checked.
-    place_key
-        What the file's checksums are bound to their places with; 0: they are not.
+    kind: Of their checksums; NONE: they are not checked.
+    place_key: What the file's checksums are bound to their places with; 0: they are not.
     """
 
     kind: ChecksumKind
@@ -81,9 +77,6 @@ _FUNCTIONS: dict[ChecksumKind, Callable[[Iterable[Any]], int]] = {
 def checksum(kind: ChecksumKind, *parts: Any) -> int:
     """The checksum of bytes that lie in several places, 32 bits; 0 for the kind ``NONE``.
 
-    Parameters
-    ----------
-    parts
-        Contiguous buffers, taken one after the other.
+    parts: Contiguous buffers, taken one after the other.
     """
     return _FUNCTIONS[kind](parts)

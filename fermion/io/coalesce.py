@@ -10,20 +10,11 @@ def coalesce(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Join ranges that lie near each other.
 
-    Parameters
-    ----------
-    ranges
-        ``int64``, shape (n, 2): offset and length of each, in any order, overlaps allowed; empty
-        ones are left out.
-    gap_bytes_max
-        Two ranges with at most this many unwanted bytes between them share a request.
-    span_bytes_max
-        A request does not grow past this, unless a single range is longer.
-
-    Returns
-    -------
-    requests, members
-        ``int64``, shape (m, 2): offset and length of each contiguous read, in file order; and
+    ranges: ``int64``, shape (n, 2): offset and length of each, in any order, overlaps allowed;
+        empty ones are left out.
+    gap_bytes_max: Two ranges with at most this many unwanted bytes between them share a request.
+    span_bytes_max: A request does not grow past this, unless a single range is longer.
+    Returns: ``int64``, shape (m, 2): offset and length of each contiguous read, in file order; and
         ``int64``, shape (n,): the request that holds each range, -1 for an empty one.
     """
     if len(ranges) and ranges[:, 1].all():  # few that lie together are one request

@@ -39,12 +39,8 @@ _contexts = _Contexts()
 def compress(data: Buffer, level: int) -> bytes:
     """Compress into one zstd frame that records its content size.
 
-    Parameters
-    ----------
-    data
-        Contiguous bytes.
-    level
-        zstd level, clamped to ``LEVEL_MIN`` to ``LEVEL_MAX``: higher ones need windows that
+    data: Contiguous bytes.
+    level: zstd level, clamped to ``LEVEL_MIN`` to ``LEVEL_MAX``: higher ones need windows that
         readers may refuse.
     """
     level = min(max(level, LEVEL_MIN), LEVEL_MAX)
@@ -63,19 +59,10 @@ def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: st
     The size recorded in the frame is compared first, so that nothing larger than
     ``raw_length`` is ever allocated: callers bound ``raw_length``.
 
-    Parameters
-    ----------
-    data
-        One frame; with ``padded``, bytes after its end are ignored.
-    raw_length
-        Bytes expected.
-    where
-        Prefix of the error message, such as the file's name.
-
-    Raises
-    ------
-    InvalidFileError
-        The frame is damaged, or holds another number of bytes.
+    data: One frame; with ``padded``, bytes after its end are ignored.
+    raw_length: Bytes expected.
+    where: Prefix of the error message, such as the file's name.
+    Raises InvalidFileError: The frame is damaged, or holds another number of bytes.
     """
     prefix = f"{where}: " if where else ""
     frame = memoryview(data)
@@ -103,17 +90,9 @@ def decompress_padded(frame: memoryview, raw_length: int) -> bytes:
 def pack(codec: Codec, data: Buffer, level: int) -> bytes:
     """Compress as a codec of pages and of pieces does: one zstd frame, or one LZ4 block.
 
-    Parameters
-    ----------
-    data
-        Contiguous bytes.
-    level
-        zstd level, or LZ4's, both clamped to what the codec has.
-
-    Raises
-    ------
-    InvalidArgumentError
-        More than ``PACKED_BYTES_MAX`` bytes.
+    data: Contiguous bytes.
+    level: zstd level, or LZ4's, both clamped to what the codec has.
+    Raises InvalidArgumentError: More than ``PACKED_BYTES_MAX`` bytes.
     """
     size = memoryview(data).nbytes
     if size > PACKED_BYTES_MAX:
@@ -135,10 +114,7 @@ def unpack(
 ) -> bytes | memoryview:
     """Undo `pack`; see `decompress` for the parameters.
 
-    Raises
-    ------
-    InvalidFileError
-        The data are damaged, or hold another number of bytes.
+    Raises InvalidFileError: The data are damaged, or hold another number of bytes.
     """
     if codec == Codec.ZSTD:
         return decompress(data, raw_length, padded=padded)

@@ -69,17 +69,11 @@ _of_parents: list[Any] = []
 class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     """The file system of ``hdfs://`` URLs.
 
-    Parameters
-    ----------
-    host, port
-        Of the NameNode; without a port the name of a service in Hadoop's configuration.
-    settings
-        Of Hadoop's clients, by name, such as ``{"dfs.client.use.datanode.hostname": "true"}``.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        A setting is no text, number or bool; or a user is named.
+    host, port: Of the NameNode; without a port the name of a service in Hadoop's configuration.
+    settings: Of Hadoop's clients, by name, such as ``{"dfs.client.use.datanode.hostname":
+        "true"}``.
+    Raises TypeError, InvalidArgumentError: A setting is no text, number or bool; or a user is
+        named.
     """
 
     def __init__(self, host: str | None = None, port: int | None = None, **settings: Any) -> None:
@@ -133,10 +127,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     def rm(self, path: str, recursive: bool = False, maxdepth: int | None = None) -> None:
         """Delete a file, or a directory that is empty unless ``recursive``.
 
-        Raises
-        ------
-        InvalidArgumentError
-            A ``maxdepth``: HDFS deletes all of a directory in one step.
+        Raises InvalidArgumentError: A ``maxdepth``: HDFS deletes all of a directory in one step.
         """
         if maxdepth is not None:
             raise InvalidArgumentError(f"maxdepth={maxdepth!r}: expected None")
@@ -146,10 +137,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     def mv(self, path1: str, path2: str, overwrite: bool = False, **_: Any) -> None:
         """Rename in one step.
 
-        Raises
-        ------
-        FileExistsError
-            There is something, and ``overwrite`` is not given.
+        Raises FileExistsError: There is something, and ``overwrite`` is not given.
         """
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         _call("rename", old, self.client.rename, old, new, overwrite)
@@ -163,10 +151,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         """Store a file, which appears whole.
 
-        Raises
-        ------
-        FileExistsError
-            There is something, and ``mode`` is ``"create"``.
+        Raises FileExistsError: There is something, and ``mode`` is ``"create"``.
         """
         path = self._strip_protocol(path)
         folder, slash, name = path.rpartition("/")
@@ -182,10 +167,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     def write_new(self, path: str, value: bytes) -> None:
         """Store a file under a name that nobody uses; it grows there.
 
-        Raises
-        ------
-        OSError
-            Nothing is left of it.
+        Raises OSError: Nothing is left of it.
         """
         file = self.create_file(path)
         try:
@@ -200,10 +182,7 @@ class Hdfs(HdfsFileSystem):  # type: ignore[misc]
     def create_file(self, path: str, block_bytes: int | None = None) -> HdfsWriter:
         """A new file, to be written.
 
-        Parameters
-        ----------
-        block_bytes
-            Size of its blocks; None: as the NameNode is configured.
+        block_bytes: Size of its blocks; None: as the NameNode is configured.
         """
         return HdfsWriter(self, self._strip_protocol(path), block_bytes)
 
@@ -287,15 +266,8 @@ class HdfsWriter:
     While all of it is in the buffer, a write that failed is made again: a DataNode that has just
     died is among those that the NameNode names until it is missed.
 
-    Parameters
-    ----------
-    filesystem, path, block_bytes
-        See `Hdfs.create_file`.
-
-    Raises
-    ------
-    FileExistsError
-        There is something at the path.
+    filesystem, path, block_bytes: See `Hdfs.create_file`.
+    Raises FileExistsError: There is something at the path.
     """
 
     def __init__(self, filesystem: Hdfs, path: str, block_bytes: int | None = None) -> None:

@@ -71,11 +71,9 @@ class LocalSink:
     A file that is replaced hands its permissions on. Through a symbolic link the file that it leads
     to is replaced; the link stays.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The target is a pipe, a socket or a device: a rename would replace it.
-    FileNotFoundError, IsADirectoryError, StorageError
+    Raises InvalidArgumentError: The target is a pipe, a socket or a device: a rename would replace
+        it.
+    Raises FileNotFoundError, IsADirectoryError, StorageError.
     """
 
     def __init__(self, path: PathLike, *, durable: bool = True) -> None:
@@ -116,9 +114,7 @@ class LocalSink:
     def copy(self, descriptor: int, length: int) -> int:
         """Copy the first bytes of an open file, before anything is written here.
 
-        Returns
-        -------
-        How many were copied: none where the kernel has no way to.
+        Returns: How many were copied: none where the kernel has no way to.
         """
         done = 0
         copy = getattr(os, "copy_file_range", None)  # Linux
@@ -222,11 +218,8 @@ class FilesystemSink:
     Elsewhere, and where it is to be read before it appears, it is written under a temporary name in
     the same directory and moved at the end.
 
-    Raises
-    ------
-    IsADirectoryError
-    InvalidArgumentError
-        The file system cannot be written to.
+    Raises InvalidArgumentError: The file system cannot be written to.
+    Raises IsADirectoryError.
     """
 
     def __init__(
@@ -355,10 +348,7 @@ def _discard_upload(
 def _move(filesystem: fsspec.AbstractFileSystem, temporary: str, path: str) -> None:
     """Give a complete file its name.
 
-    Raises
-    ------
-    OSError
-        What had the name before has it still.
+    Raises OSError: What had the name before has it still.
     """
     if renames_in_one_step(filesystem):
         filesystem.mv(temporary, path, overwrite=True)
@@ -438,14 +428,8 @@ def copy_start(source: Source, sink: Sink, length: int) -> None:
 def check_target(target: Any, name: str) -> None:
     """Refuse what `open_sink` does not take.
 
-    Parameters
-    ----------
-    name
-        Of the parameter, for the message.
-
-    Raises
-    ------
-    TypeError
+    name: Of the parameter, for the message.
+    Raises TypeError.
     """
     if not isinstance(target, (str, os.PathLike)) and not callable(getattr(target, "write", None)):
         raise TypeError(

@@ -122,10 +122,7 @@ class IoStats:
 class Source(Protocol):
     """Random-access bytes of one immutable file.
 
-    Attributes
-    ----------
-    size
-        Bytes of the file; None where nothing has told it yet.
+    size: Bytes of the file; None where nothing has told it yet.
     """
 
     name: str
@@ -214,18 +211,13 @@ class LocalSource:
 class FilesystemSource:
     """A file of any fsspec file system, read by ranges.
 
-    Parameters
-    ----------
-    connect
-        Gives the file system again in a forked process, which connections do not survive; None:
-        the same is used there.
-    timeout_s
-        Seconds after which a read is given up (see `ReadOptions`).
+    connect: Gives the file system again in a forked process, which connections do not survive;
+        None: the same is used there.
+    timeout_s: Seconds after which a read is given up (see `ReadOptions`).
 
-    Attributes
-    ----------
-    prefetch_bytes
-        How much of the end to read first, by what the file system says of itself; None: as ever.
+    Attributes:
+    prefetch_bytes: How much of the end to read first, by what the file system says of itself; None:
+        as ever.
     """
 
     is_local = False
@@ -324,10 +316,7 @@ def check_range(name: str, size: int | None, offset: int, length: int) -> None:
 class CountingSource:
     """A source's coalesced reads, counted; safe to share between threads.
 
-    Parameters
-    ----------
-    executor
-        Sends requests side by side where a read needs several; None: one after the other.
+    executor: Sends requests side by side where a read needs several; None: one after the other.
     """
 
     def __init__(
@@ -401,10 +390,7 @@ class CountingSource:
     def read_checked(self, ranges: _Ranges, decode: Callable[[list[memoryview]], T]) -> T:
         """What is decoded of ranges; bytes that fail their checksum are read once more.
 
-        Raises
-        ------
-        ChecksumError
-            They fail it again.
+        Raises ChecksumError: They fail it again.
         """
         with self.in_time(len(ranges)):
             try:
@@ -416,22 +402,15 @@ class CountingSource:
     def in_time(self, ranges: int = 1) -> contextlib.AbstractContextManager[Any]:
         """A limit of time for what a ``with`` block reads, with what it reads once more.
 
-        Parameters
-        ----------
-        ranges
-            How many: each has the time-out of the source. Local files have none.
+        ranges: How many: each has the time-out of the source. Local files have none.
         """
         return _NO_LIMIT if self.source.is_local else deadline(self._timeout_s * max(1, ranges))
 
     def read_many(self, ranges: _Ranges, *, again: bool = False) -> list[memoryview]:
         """The bytes of every range, in the order given, in as few requests as the limits allow.
 
-        Parameters
-        ----------
-        ranges
-            (offset, length) pairs; an empty one gives an empty view without a request.
-        again
-            See `read_places`.
+        ranges: (offset, length) pairs; an empty one gives an empty view without a request.
+        again: See `read_places`.
         """
         wanted = np.array(ranges, np.int64).reshape(-1, 2)
         buffers, places = self.read_places(wanted, again=again)
@@ -447,10 +426,7 @@ class CountingSource:
     def read_chunk(self, ranges: np.ndarray) -> list[memoryview]:
         """The same for pages of a chunk, ascending: one request if next to nothing lies between.
 
-        Parameters
-        ----------
-        ranges
-            ``int64``, shape (n, 2), n > 0.
+        ranges: ``int64``, shape (n, 2), n > 0.
         """
         first, wanted = int(ranges[0, 0]), int(ranges[:, 1].sum())
         size = int(ranges[-1, 0] + ranges[-1, 1]) - first
@@ -466,18 +442,10 @@ class CountingSource:
     ) -> tuple[list[memoryview], np.ndarray]:
         """The same without an object a range, for thousands of them.
 
-        Parameters
-        ----------
-        ranges
-            ``int64``, shape (n, 2): offset and length of each.
-        again
-            Ask the storage, whatever is held: that was wrong. The executor's threads may do so.
-
-        Returns
-        -------
-        buffers, places
-            At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies, from
-            which byte on, and its length.
+        ranges: ``int64``, shape (n, 2): offset and length of each.
+        again: Ask the storage, whatever is held: that was wrong. The executor's threads may do so.
+        Returns: At least one buffer, and ``int64``, shape (n, 3): in which buffer each range lies,
+            from which byte on, and its length.
         """
         if len(ranges) <= FEW_RANGES and not again:
             few = self._read_few(ranges.tolist())
@@ -614,19 +582,10 @@ def open_source(
 ) -> Source:
     """Open a path, an fsspec URL, or an object with the buffer protocol.
 
-    Parameters
-    ----------
-    memory_map
-        Map a file of the local file system; others are read as ever.
-
-    Raises
-    ------
-    FileNotFoundError, PermissionError
-        As the storage says.
-    IsADirectoryError, InvalidArgumentError
-        It is a directory, or a pipe or a device.
-    TypeError
-        The path is none of these.
+    memory_map: Map a file of the local file system; others are read as ever.
+    Raises FileNotFoundError, PermissionError: As the storage says.
+    Raises IsADirectoryError, InvalidArgumentError: It is a directory, or a pipe or a device.
+    Raises TypeError: The path is none of these.
     """
     if not isinstance(path, (str, os.PathLike)):
         if hasattr(path, "read_end"):

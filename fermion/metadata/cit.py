@@ -72,12 +72,9 @@ def build_cit(cmb_offset: int, lengths: Sequence[int] | np.ndarray) -> bytes:
 def build_extended_cit(ranges: np.ndarray, checksums: np.ndarray) -> bytes:
     """The table of a file whose columns were changed.
 
-    Parameters
-    ----------
-    ranges
-        ``int64``, shape (columns, 2): offset and length of each CMB; length 0 where there is none.
-    checksums
-        ``uint32``, shape (columns,): what the CMBs' trailers say.
+    ranges: ``int64``, shape (columns, 2): offset and length of each CMB; length 0 where there is
+        none.
+    checksums: ``uint32``, shape (columns,): what the CMBs' trailers say.
     """
     entries = np.zeros(len(ranges), EXTENDED_CIT_ENTRY)
     present = ranges[:, 1] > 0
@@ -92,14 +89,9 @@ def build_indexed(
 ) -> bytearray:
     """The CMB area of a file with a CIT: the CMBs end to end, which are bound to their places.
 
-    Parameters
-    ----------
-    cmbs
-        End to end, bound to no place.
-    lengths
-        ``int64``: bytes of each; 0 for a column that has none.
-    cmb_offset
-        Where the area goes in the file.
+    cmbs: End to end, bound to no place.
+    lengths: ``int64``: bytes of each; 0 for a column that has none.
+    cmb_offset: Where the area goes in the file.
     """
     bind_cmbs(cmbs, lengths, place_key, np.cumsum(lengths) - lengths + cmb_offset)
     return cmbs
@@ -218,10 +210,8 @@ class ColumnIndexTable(ColumnRanges):
     def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
         """See `ColumnRanges.ranges`.
 
-        Raises
-        ------
-        InvalidFileError
-            For entries that fall, lie outside the CMB area, or are not multiples of 8.
+        Raises InvalidFileError: For entries that fall, lie outside the CMB area, or are not
+            multiples of 8.
         """
         if len(ordinals) > BULK_COLUMNS:
             return self._ranges_of_many(np.asarray(ordinals, np.int64))
@@ -283,10 +273,8 @@ class ExtendedColumnIndex(ColumnRanges):
     def ranges(self, ordinals: Sequence[int] | np.ndarray) -> np.ndarray:
         """See `ColumnRanges.ranges`.
 
-        Raises
-        ------
-        InvalidFileError
-            For a CMB that lies outside the file's data and CMBs, or not at multiples of 8.
+        Raises InvalidFileError: For a CMB that lies outside the file's data and CMBs, or not at
+            multiples of 8.
         """
         entries, stop = self._entries(ordinals), self._footer.tail_offset
         offsets, lengths = entries["offset"], entries["length"]
@@ -333,14 +321,9 @@ def build_name_index(names: Sequence[str]) -> bytes:
 class NameIndex:
     """Searches a name index, of which only what the search meets is decoded.
 
-    Parameters
-    ----------
-    view
-        Gives ``length`` verified bytes of the section from ``offset`` on.
-    length
-        Bytes of the section.
-    num_columns
-        What the footer says; names and ordinals must agree with it.
+    view: Gives ``length`` verified bytes of the section from ``offset`` on.
+    length: Bytes of the section.
+    num_columns: What the footer says; names and ordinals must agree with it.
     """
 
     def __init__(self, view: View, length: int, num_columns: int, where: str) -> None:

@@ -72,16 +72,10 @@ class ChunkRecord:
 
     A wide file has tens of thousands: the garbage collector passes over tuples of numbers.
 
-    Attributes
-    ----------
-    offset, length
-        Where its bytes are; length 0 is the stream's default and 0xFFFFFFFF all null.
-    page_sizes, page_rows
-        Bytes and slots of each page (a dictionary page first, with 0 slots).
-    page_mins, page_maxs
-        ``int64``, one a page.
-    shared_entries
-        How many entries of the column's global dictionary its pages may refer to.
+    offset, length: Where its bytes are; length 0 is the stream's default and 0xFFFFFFFF all null.
+    page_sizes, page_rows: Bytes and slots of each page (a dictionary page first, with 0 slots).
+    page_mins, page_maxs: ``int64``, one a page.
+    shared_entries: How many entries of the column's global dictionary its pages may refer to.
     """
 
     offset: int = 0
@@ -101,15 +95,9 @@ class ChunkRecord:
 def trailer_checksums(buffers: Sequence[memoryview], places: np.ndarray) -> np.ndarray:
     """What the trailers of CMBs say, unverified.
 
-    Parameters
-    ----------
-    buffers, places
-        As `CountingSource.read_places` gives them; a CMB has its trailer, or no bytes at all.
-
-    Returns
-    -------
-    np.ndarray
-        ``uint32``, shape (blocks,); 0 where there are no bytes.
+    buffers, places: As `CountingSource.read_places` gives them; a CMB has its trailer, or no bytes
+        at all.
+    Returns: ``uint32``, shape (blocks,); 0 where there are no bytes.
     """
     found = [
         _HEADER.unpack_from(buffers[buffer], at + size - CMB_TRAILER.itemsize)[0] if size else 0
@@ -129,14 +117,9 @@ def build_cmb(
 ) -> bytearray:
     """The block of one column, whose checksum is not bound to its place yet: see `bind_cmbs`.
 
-    Parameters
-    ----------
-    stream_types
-        Type of each stream, in ordinal order.
-    stripe_rows
-        Rows of each stripe.
-    chunks
-        ``chunks[stream][stripe]``.
+    stream_types: Type of each stream, in ordinal order.
+    stripe_rows: Rows of each stripe.
+    chunks: ``chunks[stream][stripe]``.
     """
     kinds = tuple([_desc_type(*pair) for pair in zip(stream_types, chunks, strict=True)])
     head, pages_offset = _head(tuple(stream_types), tuple(stripe_rows), kinds)
@@ -167,13 +150,9 @@ def build_cmb(
 def bind_cmbs(cmbs: bytearray, lengths: np.ndarray, place_key: int, offsets: np.ndarray) -> None:
     """Bind blocks to their offsets in the file; done once for each block.
 
-    Parameters
-    ----------
-    cmbs
-        The blocks end to end.
-    lengths, offsets
-        ``int64``, shape (blocks,): bytes of each, and where it lies in the file; one of no bytes
-        is none.
+    cmbs: The blocks end to end.
+    lengths, offsets: ``int64``, shape (blocks,): bytes of each, and where it lies in the file; one
+        of no bytes is none.
     """
     present = lengths > 0
     trailers = np.cumsum(lengths)[present] - CMB_TRAILER.itemsize
@@ -286,16 +265,10 @@ _ALL_NULL = _DEFAULT._replace(length=ALL_NULL_LENGTH)
 class ColumnBlock:
     """A parsed CMB: descriptors are decoded when asked for.
 
-    Parameters
-    ----------
-    data
-        The block's bytes; views into it are kept.
-    stream_types
-        What the schema says: types of the column's streams in ordinal order.
-    where
-        File and column, for messages.
-    offset
-        Where the block lies in the file.
+    data: The block's bytes; views into it are kept.
+    stream_types: What the schema says: types of the column's streams in ordinal order.
+    where: File and column, for messages.
+    offset: Where the block lies in the file.
     """
 
     def __init__(
@@ -383,9 +356,7 @@ class ColumnBlock:
     def check_stripe_rows(self, expected: np.ndarray) -> None:
         """Compare the rows of each stripe with the file's: int64, shape (stripes,).
 
-        Raises
-        ------
-        InvalidFileError
+        Raises InvalidFileError.
         """
         found = self.stripe_rows()
         if (found != expected).any():
@@ -409,9 +380,7 @@ class ColumnBlock:
     def chunk(self, stream: int, stripe: int) -> Chunk:
         """The descriptor of one chunk, checked against the file's bounds.
 
-        Raises
-        ------
-        InvalidFileError, TruncatedFileError
+        Raises InvalidFileError, TruncatedFileError.
         """
         kind, base = self._streams[stream]
         if kind is DescType.USE_DEFAULT:
@@ -474,10 +443,7 @@ class ColumnBlock:
     def page_cuts(self, chunk: Chunk, slots: int) -> np.ndarray:
         """Slots before each page but the dictionary's, and the chunk's: ``int64``.
 
-        Parameters
-        ----------
-        slots
-            Of the chunk, for one that has a single page.
+        slots: Of the chunk, for one that has a single page.
         """
         metas = self.data_pages(chunk)
         if metas is None:

@@ -76,12 +76,8 @@ _CHECKSUM_KINDS = {int(kind): kind for kind in ChecksumKind}
 class FileIdentity(NamedTuple):
     """What tells a file from every other one.
 
-    Attributes
-    ----------
-    file_id
-        16 random bytes, which no other file has; zero in files of version 1.0.
-    place_key
-        What checksums are bound to their places with, 64 bits; 0 where they are not bound.
+    file_id: 16 random bytes, which no other file has; zero in files of version 1.0.
+    place_key: What checksums are bound to their places with, 64 bits; 0 where they are not bound.
     """
 
     file_id: bytes = bytes(16)
@@ -246,17 +242,11 @@ def build_footer(footer: Footer) -> bytes:
 def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Footer:
     """Parse and check the last 256 bytes of a file.
 
-    Parameters
-    ----------
-    file_size
-        Bytes of the file; None where nobody knows but the footer.
-
-    Raises
-    ------
-    InvalidFileError, ChecksumError
-        Wrong magic, checksum, or regions that do not lie where a writer puts them.
-    UnsupportedVersionError
-        A newer major version, an unknown feature bit, or smaller structs than this version's.
+    file_size: Bytes of the file; None where nobody knows but the footer.
+    Raises InvalidFileError, ChecksumError: Wrong magic, checksum, or regions that do not lie where
+        a writer puts them.
+    Raises UnsupportedVersionError: A newer major version, an unknown feature bit, or smaller
+        structs than this version's.
     """
     at = "256 bytes before the end" if file_size is None else file_size - FOOTER.itemsize
     if bytes(data[248:256]) != MAGIC:
@@ -375,9 +365,7 @@ def other_format(end: bytes | memoryview) -> str:
 def parse_head(data: memoryview, *, where: str) -> None:
     """Check the first 16 bytes.
 
-    Raises
-    ------
-    InvalidFileError, UnsupportedVersionError
+    Raises InvalidFileError, UnsupportedVersionError.
     """
     magic, major, _, _ = _HEAD.unpack(data)
     if magic != MAGIC:
@@ -412,9 +400,7 @@ def build_sections(sections: Mapping[SectionKind, tuple[int, int]], tail: bytes)
 def parse_sections(data: memoryview, footer: Footer, where: str) -> SectionDirectory:
     """Parse and check the section directory.
 
-    Raises
-    ------
-    ChecksumError, InvalidFileError
+    Raises ChecksumError, InvalidFileError.
     """
     found = crc32c(data)
     if found != footer.crc_sections:
@@ -453,14 +439,9 @@ AT_ONCE_BYTES_MAX = 4 * 2**20
 class TailRegion:
     """Bytes between the end of the CMB area and the section directory.
 
-    Parameters
-    ----------
-    source
-        Where missing blocks come from.
-    footer, directory
-        Say where the region lies and what its blocks' checksums are.
-    prefetched, prefetched_offset
-        Bytes from the end of the file that are there already.
+    source: Where missing blocks come from.
+    footer, directory: Say where the region lies and what its blocks' checksums are.
+    prefetched, prefetched_offset: Bytes from the end of the file that are there already.
     """
 
     def __init__(
@@ -493,9 +474,7 @@ class TailRegion:
     def view(self, offset: int, length: int) -> memoryview:
         """``length`` verified bytes from ``offset`` (in the file) on; a view.
 
-        Raises
-        ------
-        ChecksumError, TruncatedFileError, InvalidFileError
+        Raises ChecksumError, TruncatedFileError, InvalidFileError.
         """
         begin = offset - self._start
         if begin < 0 or length < 0 or begin + length > self._length:

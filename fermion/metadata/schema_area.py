@@ -64,14 +64,10 @@ View = Callable[[int, int], memoryview]
 class Shapes:
     """The columns of a schema by shape: columns of one shape differ in name and field id alone.
 
-    Attributes
-    ----------
-    ids
-        ``uint32``, shape (columns,): the shape of each column.
-    columns
-        The first column of each shape.
-    field_ids
-        Of all columns, `FIELD_ID_NONE` where a column has none; None where no column has one.
+    ids: ``uint32``, shape (columns,): the shape of each column.
+    columns: The first column of each shape.
+    field_ids: Of all columns, `FIELD_ID_NONE` where a column has none; None where no column has
+        one.
     """
 
     ids: np.ndarray
@@ -116,14 +112,8 @@ def _shapes_of(schema: pa.Schema) -> Shapes:
 def build_schema_area(schema: pa.Schema, *, compress_metadata: bool = False) -> bytes:
     """The schema area of a file: everything about its columns but names and field ids.
 
-    Parameters
-    ----------
-    compress_metadata
-        Whether the file has the setting SCHEMA_ZSTD.
-
-    Raises
-    ------
-    UnsupportedTypeError
+    compress_metadata: Whether the file has the setting SCHEMA_ZSTD.
+    Raises UnsupportedTypeError.
     """
     shapes = shapes_of(schema)
     messages = [
@@ -254,14 +244,9 @@ def build_field_ids(schema: pa.Schema) -> bytes | None:
 class SchemaArea:
     """Looks up shapes by column ordinal.
 
-    Parameters
-    ----------
-    view
-        Gives ``length`` verified bytes of the area from ``offset`` on.
-    length
-        Bytes of the area.
-    has_compressed_metadata
-        Whether the file has the setting SCHEMA_ZSTD.
+    view: Gives ``length`` verified bytes of the area from ``offset`` on.
+    length: Bytes of the area.
+    has_compressed_metadata: Whether the file has the setting SCHEMA_ZSTD.
     """
 
     def __init__(

@@ -26,10 +26,8 @@ SHOWN_CHARACTERS_MAX = 60
 def sort_ordinals(names: Sequence[str], keys: Sequence[SortKey], where: str) -> list[int]:
     """The columns of an order.
 
-    Raises
-    ------
-    InvalidArgumentError
-        For a column that is not there, is there twice, or has a name that several have.
+    Raises InvalidArgumentError: For a column that is not there, is there twice, or has a name that
+        several have.
     """
     places: dict[str, list[int]] = {key.name: [] for key in keys}
     for ordinal, name in enumerate(names) if keys else ():
@@ -62,9 +60,7 @@ def parse_sort_order(
 ) -> list[tuple[int, SortKey]]:
     """Ordinal and key of each column that the section SORT_ORDER names.
 
-    Raises
-    ------
-    InvalidFileError
+    Raises InvalidFileError.
     """
     if not len(data) or len(data) % SORT_KEY.itemsize:
         raise InvalidFileError(
@@ -97,14 +93,9 @@ class OrderCheck:
     def first_wrong(self, columns: Sequence[pa.ChunkedArray]) -> str | None:
         """Look at the rows that follow those of the last call.
 
-        Parameters
-        ----------
-        columns
-            One a key, all of the same length.
-
-        Returns
-        -------
-        Which row is wrong, counted from the first call's first, and why; None when none is.
+        columns: One a key, all of the same length.
+        Returns: Which row is wrong, counted from the first call's first, and why; None when none
+            is.
         """
         rows = len(columns[0])
         if not rows:

@@ -25,12 +25,8 @@ def stream_types(*, has_positions: bool) -> tuple[StreamType, ...]:
 def wrong_position(positions: np.ndarray, ends: np.ndarray) -> str | None:
     """What is wrong with positions of rows in their batches; None if nothing is.
 
-    Parameters
-    ----------
-    positions
-        Integers, shape (rows,).
-    ends
-        ``int64``, shape (batches + 1,): rows up to each batch, from 0 on.
+    positions: Integers, shape (rows,).
+    ends: ``int64``, shape (batches + 1,): rows up to each batch, from 0 on.
     """
     if not len(positions):
         return None
@@ -58,16 +54,10 @@ def wrong_position(positions: np.ndarray, ends: np.ndarray) -> str | None:
 class BatchLog:
     """Batches of the stripe being filled, and the range of all so far.
 
-    Attributes
-    ----------
-    ids, lengths
-        One a batch, in the order appended.
-    next_id
-        The id that a batch without one gets: they count from 0 in each file.
-    positions
-        Of the rows of each batch, ``uint32``; None where they count from 0.
-    has_positions
-        Whether a batch so far, of any stripe, has others than those.
+    ids, lengths: One a batch, in the order appended.
+    next_id: The id that a batch without one gets: they count from 0 in each file.
+    positions: Of the rows of each batch, ``uint32``; None where they count from 0.
+    has_positions: Whether a batch so far, of any stripe, has others than those.
     """
 
     ids: list[int] = field(default_factory=list)

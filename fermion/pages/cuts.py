@@ -12,9 +12,7 @@ ROW_MULTIPLE = 1024
 def cut_fixed(slots: int, slot_bytes: float, *, page_bytes: int, page_rows_max: int) -> np.ndarray:
     """Cuts for slots of one size: pages of equal slot counts, a multiple of 1,024 where possible.
 
-    Returns
-    -------
-    ``int64``, shape (pages + 1,), from 0 to ``slots``; ``[0]`` for no slots.
+    Returns: ``int64``, shape (pages + 1,), from 0 to ``slots``; ``[0]`` for no slots.
     """
     if slots == 0:
         return np.zeros(1, np.int64)
@@ -27,10 +25,8 @@ def cut_fixed(slots: int, slot_bytes: float, *, page_bytes: int, page_rows_max: 
 def cut_offsets(offsets: np.ndarray, *, page_bytes: int, page_rows_max: int) -> np.ndarray:
     """Cuts for slots of different sizes.
 
-    Parameters
-    ----------
-    offsets
-        ``int64``, shape (slots + 1,): raw bytes before each slot. A page holds at least one slot.
+    offsets: ``int64``, shape (slots + 1,): raw bytes before each slot. A page holds at least one
+        slot.
     """
     slots = len(offsets) - 1
     total = int(offsets[-1] - offsets[0])
@@ -52,12 +48,8 @@ def cut_batches(
 ) -> np.ndarray:
     """Cuts only where a batch ends; a batch larger than a page gets a page of its own.
 
-    Parameters
-    ----------
-    ends
-        ``int64``, shape (batches,): the stream's slots up to the end of each batch.
-    byte_ends
-        ``float64`` or ``int64``, shape (batches,): raw bytes up to the end of each batch.
+    ends: ``int64``, shape (batches,): the stream's slots up to the end of each batch.
+    byte_ends: ``float64`` or ``int64``, shape (batches,): raw bytes up to the end of each batch.
     """
     total = int(ends[-1]) if len(ends) else 0
     if total == 0:

@@ -50,10 +50,7 @@ _CRC_OFFSET = 12
 class Frame(NamedTuple):
     """A page without its frame.
 
-    Attributes
-    ----------
-    buffer, start
-        Where the encoding tree lies.
+    buffer, start: Where the encoding tree lies.
     """
 
     codec: Codec
@@ -93,12 +90,8 @@ def bind_page(page: bytearray, place_key: int, offset: int) -> None:
 def bind_pages(pages: bytearray, place_key: int, starts: np.ndarray, shift: int) -> None:
     """Bind many pages, which have checksums, to their offsets in the file; see `bind_page`.
 
-    Parameters
-    ----------
-    starts
-        ``int64``: where in ``pages`` those to be bound start.
-    shift
-        What is added to that for their offset in the file.
+    starts: ``int64``: where in ``pages`` those to be bound start.
+    shift: What is added to that for their offset in the file.
     """
     bind_checksums(pages, starts + _CRC_OFFSET, place_key, starts + shift)
 
@@ -106,10 +99,7 @@ def bind_pages(pages: bytearray, place_key: int, starts: np.ndarray, shift: int)
 def page_checksums(page: PageBuffer, checks: PageChecks, offset: int) -> tuple[int, int]:
     """The checksum that a page has and the one it must have; the page has a whole header.
 
-    Parameters
-    ----------
-    offset
-        Where in the file the page lies.
+    offset: Where in the file the page lies.
     """
     (stored,) = _CRC.unpack_from(page, _CRC_OFFSET)
     found = checksum_of(checks.kind, page[:_CRC_OFFSET], page[HEADER_SIZE:])
@@ -119,18 +109,10 @@ def page_checksums(page: PageBuffer, checks: PageChecks, offset: int) -> tuple[i
 def open_page(buffer: PageBuffer, checks: PageChecks, offset: int, raw_length_max: int) -> Frame:
     """Verify a page's checksum, then its header, and undo the codec.
 
-    Parameters
-    ----------
-    checks
-        How pages of the file are checked.
-    offset
-        Where in the file the page lies.
-    raw_length_max
-        Bytes that the tree may have once the codec is undone.
-
-    Raises
-    ------
-    ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    checks: How pages of the file are checked.
+    offset: Where in the file the page lies.
+    raw_length_max: Bytes that the tree may have once the codec is undone.
+    Raises ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
     """
     size = len(buffer)
     if size < HEADER_SIZE:

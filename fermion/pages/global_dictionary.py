@@ -71,10 +71,8 @@ class DictionaryRecord:
 def dictionary_record(block: ColumnBlock, chunk: Chunk) -> DictionaryRecord | None:
     """The record of a chunk that refers to a global dictionary; None for any other chunk.
 
-    Raises
-    ------
-    InvalidFileError
-        The record is missing or too short, or the dictionary does not lie before the CMBs.
+    Raises InvalidFileError: The record is missing or too short, or the dictionary does not lie
+        before the CMBs.
     """
     if not chunk.flags & ChunkFlag.USES_GLOBAL_DICT:
         return None
@@ -101,12 +99,8 @@ def encode_dictionary(
 ) -> bytes | bytearray:
     """The finished dictionary as it goes to ``offset`` of the file.
 
-    Parameters
-    ----------
-    records
-        The chunks of its stream; those that refer to it get their extension record.
-    place_key
-        What checksums of pages are bound to their places with.
+    records: The chunks of its stream; those that refer to it get their extension record.
+    place_key: What checksums of pages are bound to their places with.
     """
     entries = dictionary.entries
     cuts = np.array([0, len(entries)], np.int64)
@@ -134,9 +128,7 @@ class GlobalDictionaries:
     def add(self, record: DictionaryRecord, data: memoryview, physical: PhysicalType) -> None:
         """Decode a dictionary.
 
-        Raises
-        ------
-        ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+        Raises ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
         """
         found = crc32c(data)
         if found != record.crc:
@@ -152,10 +144,7 @@ class GlobalDictionaries:
     def entries(self, record: DictionaryRecord, physical: PhysicalType) -> Values:
         """The entries that a chunk's codes may stand for, of a dictionary that was read.
 
-        Raises
-        ------
-        InvalidFileError
-            The dictionary has fewer.
+        Raises InvalidFileError: The dictionary has fewer.
         """
         entries = self._entries[_key(record, physical)]
         if record.count > len(entries):
@@ -168,11 +157,8 @@ class GlobalDictionaries:
     def check(self, records: Sequence[DictionaryRecord], physical: PhysicalType) -> None:
         """Check a stream's dictionary and what its chunks say of it, in the order of stripes.
 
-        Raises
-        ------
-        InvalidFileError
-            The chunks name different dictionaries, may refer to fewer entries than earlier ones
-            or not to all in the end; or a value is there twice.
+        Raises InvalidFileError: The chunks name different dictionaries, may refer to fewer entries
+            than earlier ones or not to all in the end; or a value is there twice.
         """
         entries = self._entries.get(_key(records[-1], physical))
         if entries is None:

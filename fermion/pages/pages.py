@@ -106,12 +106,8 @@ def encoded_stream(
 ) -> EncodedStream:
     """Put a chunk's pages together with the record that describes them.
 
-    Parameters
-    ----------
-    cuts
-        ``int64``, shape (pages + 1,): slots at which pages begin and end, without a dictionary.
-    mins, maxs
-        ``int64``, shape (pages,): PAGE_META bounds.
+    cuts: ``int64``, shape (pages + 1,): slots at which pages begin and end, without a dictionary.
+    mins, maxs: ``int64``, shape (pages,): PAGE_META bounds.
     """
     sizes = tuple([len(page) for page in chunk.pages])
     rows, lows, highs = (tuple(each.tolist()) for each in (np.diff(cuts), mins, maxs))
@@ -145,20 +141,13 @@ def encoded_stream(
 class EncodedChunk:
     """A chunk as pages.
 
-    Attributes
-    ----------
-    pages
-        Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for. Their
-        checksums are not bound to places yet; see `frame.bind_page`.
-    has_dictionary
-        Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
-    nulls_removed
-        Whether pages hold only the values of valid slots.
-    shared_entries
-        How many entries of the dictionary that stripes share the pages may refer to; 0 where they
-        refer to none.
-    encodings
-        What was chosen, for people: ``dictionary(pcodec, split_lengths(for_bitpack))``.
+    pages: Complete pages, header included, each a multiple of 8 bytes, or of 64 where asked for.
+        Their checksums are not bound to places yet; see `frame.bind_page`.
+    has_dictionary: Whether ``pages[0]`` is the chunk's dictionary page; it holds no slots.
+    nulls_removed: Whether pages hold only the values of valid slots.
+    shared_entries: How many entries of the dictionary that stripes share the pages may refer to; 0
+        where they refer to none.
+    encodings: What was chosen, for people: ``dictionary(pcodec, split_lengths(for_bitpack))``.
     """
 
     pages: list[bytearray]
@@ -172,19 +161,13 @@ class EncodedChunk:
 class PageSlice:
     """A page that was read, and the slots wanted of it.
 
-    Attributes
-    ----------
-    offset
-        Where the page starts in the file, which its checksum is bound to.
-    slot_count
-        Slots it must hold, by the metadata; None where that does not say, and for a dictionary.
-    start, stop
-        Slots wanted (stop exclusive); stop -1 means to the page's end.
-    validity
-        Which of the page's slots are valid: all for None, none for False. Asked only where the
-        page leaves its null slots out.
-    picks
-        Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
+    offset: Where the page starts in the file, which its checksum is bound to.
+    slot_count: Slots it must hold, by the metadata; None where that does not say, and for a
+        dictionary.
+    start, stop: Slots wanted (stop exclusive); stop -1 means to the page's end.
+    validity: Which of the page's slots are valid: all for None, none for False. Asked only where
+        the page leaves its null slots out.
+    picks: Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
         None: all of them. Neither for booleans nor for pages that leave their null slots out.
     """
 
@@ -210,23 +193,13 @@ def encode_chunk(
 ) -> EncodedChunk:
     """Encode the values of one stream of one stripe as pages.
 
-    Parameters
-    ----------
-    cuts
-        ``int64``, shape (pages + 1,): slot bounds of the pages, from 0 to the number of slots.
-    validity
-        Which slots are valid; the fillers of the others are encoded as any value.
-    forced
-        Name of the encoding to use (see `registry.selectable_names`); None chooses.
-    memory
-        The choices made for this stream in earlier stripes; updated.
-    shared
-        The dictionary that the stream's stripes share; updated, and used until it is full.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``forced`` names no encoding, or one that cannot hold the values; a page passes 4 GiB.
+    cuts: ``int64``, shape (pages + 1,): slot bounds of the pages, from 0 to the number of slots.
+    validity: Which slots are valid; the fillers of the others are encoded as any value.
+    forced: Name of the encoding to use (see `registry.selectable_names`); None chooses.
+    memory: The choices made for this stream in earlier stripes; updated.
+    shared: The dictionary that the stream's stripes share; updated, and used until it is full.
+    Raises InvalidArgumentError: ``forced`` names no encoding, or one that cannot hold the values; a
+        page passes 4 GiB.
     """
     bounds = np.asarray(cuts).tolist()
     held, ends = values, bounds
@@ -307,10 +280,7 @@ class _PageWriter:
         Falls back to plain where the recipe cannot hold the values (unless it was forced), where
         plain is smaller, and where the page would expand by more than readers allow.
 
-        Parameters
-        ----------
-        kept
-            The values of the valid slots, where the others are to be left out; ``codes`` are
+        kept: The values of the valid slots, where the others are to be left out; ``codes`` are
             theirs then.
         """
         plain = plain_recipe(self.physical)
@@ -380,25 +350,13 @@ def decode_pages(
 
     Returns new arrays; for one whole plain page a view of its buffer.
 
-    Parameters
-    ----------
-    dictionary
-        The dictionary page of these pages' chunk, or what `decode_dictionary` made of it.
-    checks
-        How pages of the file are checked.
-    where
-        The file's name, for messages.
-    executor
-        Decodes pages side by side where that helps; must not be the caller's own.
-
-    Raises
-    ------
-    ChecksumError
-        A page's bytes are not those that were written.
-    InvalidFileError
-        A page is not well-formed, or does not hold the slots expected.
-    UnsupportedEncodingError, UnsupportedVersionError
-        A page needs a newer reader.
+    dictionary: The dictionary page of these pages' chunk, or what `decode_dictionary` made of it.
+    checks: How pages of the file are checked.
+    where: The file's name, for messages.
+    executor: Decodes pages side by side where that helps; must not be the caller's own.
+    Raises ChecksumError: A page's bytes are not those that were written.
+    Raises InvalidFileError: A page is not well-formed, or does not hold the slots expected.
+    Raises UnsupportedEncodingError, UnsupportedVersionError: A page needs a newer reader.
     """
     wanted = [page for page in slices if page.start != page.stop]
     trees = _open_all(wanted, physical, checks, where)
@@ -429,10 +387,7 @@ def decode_codes(
 
     Parameters and errors are those of `decode_pages`.
 
-    Returns
-    -------
-    codes, values
-        ``uint32``, one a slot, each below the number of values; and the distinct values in the
+    Returns: ``uint32``, one a slot, each below the number of values; and the distinct values in the
         order of the file. None where not all pages share one dictionary.
     """
     wanted = [page for page in slices if page.start != page.stop]
@@ -449,10 +404,8 @@ def decode_dictionary(
 ) -> Values:
     """Decode a chunk's dictionary page, to be given to `decode_pages` any number of times.
 
-    Raises
-    ------
-    InvalidFileError, ChecksumError, UnsupportedEncodingError, UnsupportedVersionError
-        As `decode_pages`.
+    Raises InvalidFileError, ChecksumError, UnsupportedEncodingError, UnsupportedVersionError: As
+        `decode_pages`.
     """
     try:
         tree = _open_entries(page, checks)
@@ -546,14 +499,9 @@ def located(error: Exception, where: str, page: PageSlice) -> FermionError:
 class PageDescription:
     """What a page is made of, for people.
 
-    Attributes
-    ----------
-    slots
-        Slots; for a dictionary page, its entries.
-    codec
-        ``none`` or ``zstd``, over the whole tree.
-    size, raw_length
-        Bytes of the page, and of its tree without the codec.
+    slots: Slots; for a dictionary page, its entries.
+    codec: ``none`` or ``zstd``, over the whole tree.
+    size, raw_length: Bytes of the page, and of its tree without the codec.
     """
 
     slots: int
@@ -579,15 +527,9 @@ def tree_label(tree: NodeDescription) -> str:
 def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
     """Names and sizes of a page's encodings; its checksum is not verified.
 
-    Parameters
-    ----------
-    page
-        The page; its slots and slice are ignored.
-
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
-        The page is not well-formed, or needs a newer reader.
+    page: The page; its slots and slice are ignored.
+    Raises InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError: The page is not
+        well-formed, or needs a newer reader.
     """
     try:
         frame = open_frame(page, UNCHECKED)

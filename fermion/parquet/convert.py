@@ -235,10 +235,7 @@ def _warn(message: str) -> None:
 class _SinkStream(io.RawIOBase):
     """A sink as a file object that pyarrow writes to.
 
-    Attributes
-    ----------
-    is_aborted
-        Whether the sink is gone; pyarrow still writes a footer when it drops its writer.
+    is_aborted: Whether the sink is gone; pyarrow still writes a footer when it drops its writer.
     """
 
     def __init__(self, sink: Sink) -> None:

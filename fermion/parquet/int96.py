@@ -35,10 +35,7 @@ def int96_leaves(metadata: pq.FileMetaData) -> list[bool]:
 def instants(schema: pa.Schema, leaves: Sequence[bool]) -> pa.Schema:
     """The schema of a file with its INT96 leaves, read in microseconds, as instants in UTC.
 
-    Parameters
-    ----------
-    leaves
-        As `int96_leaves` gives them: an Arrow type has its leaves in the same order.
+    leaves: As `int96_leaves` gives them: an Arrow type has its leaves in the same order.
     """
     if not any(leaves):
         return schema
@@ -69,17 +66,9 @@ def _instants(field: pa.Field, leaves: Iterator[bool]) -> pa.Field:
 def check_range(seconds: pa.RecordBatch, where: str) -> None:
     """Refuse timestamps that microseconds of 64 bits can't number.
 
-    Parameters
-    ----------
-    seconds
-        The INT96 columns, read in seconds.
-    where
-        The file and the row group, for the message.
-
-    Raises
-    ------
-    InvalidFileError
-        Names the column and the value in seconds since 1970.
+    seconds: The INT96 columns, read in seconds.
+    where: The file and the row group, for the message.
+    Raises InvalidFileError: Names the column and the value in seconds since 1970.
     """
     for field, column in zip(seconds.schema, seconds.columns, strict=True):
         for values in _timestamps(column):

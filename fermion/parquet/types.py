@@ -50,15 +50,8 @@ class ConversionWarning(UserWarning):
 def parquet_field(field: pa.Field, *, where: str) -> pa.Field:
     """The field that Parquet can hold instead of this one; itself where nothing has to change.
 
-    Parameters
-    ----------
-    where
-        The file, for the message.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        For a type that has nothing near it in Parquet.
+    where: The file, for the message.
+    Raises UnsupportedTypeError: For a type that has nothing near it in Parquet.
     """
     return _field(field, f"{where}: column {field.name!r}", in_list=False)
 
@@ -176,22 +169,10 @@ def convert_column(
 ) -> pa.Array | pa.ChunkedArray:
     """The values of one column in the type that `parquet_field` chose for it.
 
-    Parameters
-    ----------
-    column
-        Values of ``before.type``.
-    where
-        The file, for the message.
-
-    Returns
-    -------
-    pa.Array or pa.ChunkedArray
-        The column itself where the type stays.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For a value that the new type cannot hold.
+    column: Values of ``before.type``.
+    where: The file, for the message.
+    Returns: The column itself where the type stays.
+    Raises InvalidArgumentError: For a value that the new type cannot hold.
     """
     if before.type == after.type:
         return column

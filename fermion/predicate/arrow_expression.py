@@ -305,10 +305,7 @@ def _is_in(column: Column, options: dict[str, Any]) -> Expression:
 def rename(node: Opaque, renamed: Callable[[Path], Path]) -> Opaque:
     """An opaque filter over other names.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If it names columns by position.
+    Raises InvalidArgumentError: If it names columns by position.
     """
     paths = tuple(map(renamed, node.paths))
     if paths == node.paths and not node.positional:

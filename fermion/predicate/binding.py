@@ -119,10 +119,7 @@ def from_dnf(filters: Sequence[Any]) -> Expression:
     among the values matches NULL. Values compare as ``==`` does, which in pyarrow they do not: a
     NaN among them matches nothing, and ``0.0`` and ``-0.0`` match each other.
 
-    Raises
-    ------
-    InvalidArgumentError
-        For any other shape or operator.
+    Raises InvalidArgumentError: For any other shape or operator.
     """
     if isinstance(filters, tuple) and len(filters) == 3 and isinstance(filters[1], str):
         filters = [filters]

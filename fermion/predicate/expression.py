@@ -364,13 +364,9 @@ class Or(Expression):
 class Opaque(Expression):
     """A pyarrow expression that only pyarrow can evaluate; statistics never settle it.
 
-    Attributes
-    ----------
-    expression
-        The ``pyarrow.compute.Expression``.
-    positional
-        Whether it names columns by position, so that it needs every column of the schema, in
-        order.
+    expression: The ``pyarrow.compute.Expression``.
+    positional: Whether it names columns by position, so that it needs every column of the schema,
+        in order.
     """
 
     expression: Any

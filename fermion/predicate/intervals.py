@@ -71,12 +71,8 @@ def interval(comparison: Comparison, dtype: pa.DataType) -> Interval | None:
 class Members(NamedTuple):
     """Values that are not null match where they are in a set, or where they are not.
 
-    Attributes
-    ----------
-    values
-        Raw values: all of them ``int``, or all ``bytes``; each once.
-    is_inverted
-        Whether all other values match.
+    values: Raw values: all of them ``int``, or all ``bytes``; each once.
+    is_inverted: Whether all other values match.
     """
 
     values: list[Any]

@@ -41,12 +41,8 @@ class TimestampText(str):
 class Resolved(NamedTuple):
     """A comparison with its literal placed in the column's type.
 
-    Attributes
-    ----------
-    operator
-        One of ``== != < <= > >=``, or ``always`` (true for every value), ``never``, ``null``.
-    raw
-        The literal in the column's raw domain: int for integers, booleans, temporal values (ticks)
+    operator: One of ``== != < <= > >=``, or ``always`` (true for every value), ``never``, ``null``.
+    raw: The literal in the column's raw domain: int for integers, booleans, temporal values (ticks)
         and decimals (unscaled); float; bytes. None where the operator needs none.
     """
 
@@ -61,10 +57,7 @@ def normalize(value: Any) -> Any:
     datetime with a time zone comes back in UTC, as Python ignores ``fold`` where it compares two
     of one zone.
 
-    Raises
-    ------
-    InvalidArgumentError
-        For values that no column can be compared with.
+    Raises InvalidArgumentError: For values that no column can be compared with.
     """
     if type(value) in _PLAIN_ALREADY:
         return value
@@ -233,15 +226,8 @@ def describe(value: Any) -> str:
 def bind_literal(value: Any, dtype: pa.DataType, where: str) -> Any:
     """Check a literal against a column's type; texts of dates and times become dates and times.
 
-    Parameters
-    ----------
-    value
-        A normalized literal.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Naming both types, where they cannot be compared.
+    value: A normalized literal.
+    Raises InvalidArgumentError: Naming both types, where they cannot be compared.
     """
     wanted = family(dtype)
     if value is None or wanted == "null":
@@ -362,14 +348,9 @@ def _localize(text: str, zone: str, where: str) -> Any:
 def resolve(operator: str, value: Any, dtype: pa.DataType) -> Resolved:
     """Place a literal in a column's type and rewrite the comparison accordingly.
 
-    Parameters
-    ----------
-    operator
-        One of ``== != < <= > >=``.
-    value
-        A literal that `bind_literal` accepted, for this type or for one it was widened from.
-    dtype
-        The type of the column's values.
+    operator: One of ``== != < <= > >=``.
+    value: A literal that `bind_literal` accepted, for this type or for one it was widened from.
+    dtype: The type of the column's values.
     """
     return _resolve(operator, value, strip_wrappers(dtype))
 
@@ -377,12 +358,8 @@ def resolve(operator: str, value: Any, dtype: pa.DataType) -> Resolved:
 def equal_raws(values: Iterable[Any], dtype: pa.DataType) -> list[Any]:
     """The raw values that are equal to one of some literals, in their order.
 
-    Parameters
-    ----------
-    values
-        Literals that `bind_literal` accepted, none of them None.
-    dtype
-        The type of the column's values. Literals that it cannot hold are left out.
+    values: Literals that `bind_literal` accepted, none of them None.
+    dtype: The type of the column's values. Literals that it cannot hold are left out.
     """
     storage = strip_wrappers(dtype)
     values = list(values)

@@ -42,10 +42,8 @@ _OF_OTHER_ROWS = {"ConcatVertical"}
 def from_polars(expression: polars.Expr) -> Expression:
     """A condition of Polars as a filter; Polars computes it.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It looks at other rows, or calls what is not known to look at one row only.
+    Raises InvalidArgumentError: It looks at other rows, or calls what is not known to look at one
+        row only.
     """
     import polars  # installed: the expression is its
 
@@ -72,10 +70,7 @@ def from_polars(expression: polars.Expr) -> Expression:
 class ComputedPolars(Computed):
     """A condition that Polars computes.
 
-    Attributes
-    ----------
-    is_narrowed
-        Whether a filter that statistics can use stands beside it.
+    is_narrowed: Whether a filter that statistics can use stands beside it.
     """
 
     function: PolarsCondition
@@ -95,10 +90,7 @@ class ComputedPolars(Computed):
 class PolarsCondition:
     """Computes a condition with Polars. Picklable.
 
-    Attributes
-    ----------
-    names
-        Of the columns that it is called with.
+    names: Of the columns that it is called with.
     """
 
     expression: polars.Expr
@@ -107,10 +99,8 @@ class PolarsCondition:
     def __call__(self, *columns: pa.Array) -> pa.BooleanArray:
         """Whether each row matches.
 
-        Raises
-        ------
-        InvalidArgumentError
-            The types do not fit, a value can't be computed, or no booleans come out.
+        Raises InvalidArgumentError: The types do not fit, a value can't be computed, or no booleans
+            come out.
         """
         import polars
 

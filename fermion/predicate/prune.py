@@ -269,12 +269,9 @@ def _settle(node: Expression, units: _Units) -> _Settled:
 class _Key(NamedTuple):
     """A literal among the keys.
 
-    Attributes
-    ----------
-    low, high
-        Keys of the values that equal the literal, both inclusive: one, or two for a zero float.
-    is_crisp
-        Whether only they have these keys, and values before the literal have lower ones.
+    low, high: Keys of the values that equal the literal, both inclusive: one, or two for a zero
+        float.
+    is_crisp: Whether only they have these keys, and values before the literal have lower ones.
     """
 
     low: int

@@ -39,17 +39,9 @@ def sql_condition(
 ) -> Expression:
     """A SQL condition of one row as a filter.
 
-    Parameters
-    ----------
-    quoted
-        Names in double quotes, for messages.
-    translate
-        Gives the filter that a part of the text is by itself; None where it is none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The text is no condition of one row, or DuckDB is not installed.
+    quoted: Names in double quotes, for messages.
+    translate: Gives the filter that a part of the text is by itself; None where it is none.
+    Raises InvalidArgumentError: The text is no condition of one row, or DuckDB is not installed.
     """
     where = f"filter {text!r:.200}"
 
@@ -77,10 +69,7 @@ def sql_condition(
 class ComputedSql(Computed):
     """A part of a SQL text that DuckDB computes.
 
-    Attributes
-    ----------
-    quoted
-        Names that the text has in double quotes, which other systems take for text.
+    quoted: Names that the text has in double quotes, which other systems take for text.
     """
 
     function: SqlCondition
@@ -104,15 +93,10 @@ class SqlCondition:
     A comparison of floats means what it means in other filters: NaN is neither less nor greater
     than a number, nor equal to NaN, though DuckDB sorts it above all numbers.
 
-    Parameters
-    ----------
-    where, text
-        Whose it is, and its text, for messages.
+    where, text: Whose it is, and its text, for messages.
 
-    Attributes
-    ----------
-    paths
-        The columns that it reads.
+    Attributes:
+    paths: The columns that it reads.
     """
 
     def __init__(self, tree: SqlTree, where: str, text: str) -> None:
@@ -129,9 +113,7 @@ class SqlCondition:
     def check(self, dtypes: tuple[pa.DataType, ...]) -> None:
         """Refuse types of the columns that the text can't be computed from.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
         if dtypes not in self._taken:
             self(*(pa.nulls(0, dtype) for dtype in dtypes))
@@ -140,17 +122,10 @@ class SqlCondition:
     def __call__(self, *columns: pa.Array, rows: int | None = None) -> pa.BooleanArray:
         """Whether each row matches: TRUE, FALSE or NULL.
 
-        Parameters
-        ----------
-        columns
-            Those at `paths`.
-        rows
-            How many there are, if there are no columns.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The types do not fit, a value can't be computed, or the text gives no booleans.
+        columns: Those at `paths`.
+        rows: How many there are, if there are no columns.
+        Raises InvalidArgumentError: The types do not fit, a value can't be computed, or the text
+            gives no booleans.
         """
         count = len(columns[0]) if rows is None else rows
         matches, *compared = self._values.compute(columns, count)

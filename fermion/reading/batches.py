@@ -36,12 +36,9 @@ class BatchLookup:
     def stripe(self, stripe: int) -> tuple[np.ndarray, np.ndarray]:
         """Batches of a stripe.
 
-        Returns
-        -------
-        ids
-            ``int64``, shape (batches,).
-        ends
-            ``int64``, shape (batches + 1,): rows of the stripe up to each batch, from 0 on.
+        Returns ids: ``int64``, shape (batches,).
+        Returns ends: ``int64``, shape (batches + 1,): rows of the stripe up to each batch, from 0
+            on.
         """
         known = self._stripes.get(stripe)
         if known is None:

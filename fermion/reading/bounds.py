@@ -31,12 +31,8 @@ from fermion.statistics.bounds import EXACT_FLAGS, may_lie_within, page_flags, p
 class PrunedRows(NamedTuple):
     """Rows of a stripe, as far as statistics tell.
 
-    Attributes
-    ----------
-    may_match
-        Rows that statistics do not rule out.
-    must_match
-        Those of them that match for certain.
+    may_match: Rows that statistics do not rule out.
+    must_match: Those of them that match for certain.
     """
 
     may_match: RowRanges
@@ -230,14 +226,9 @@ def prune_file(
 ) -> FilePruning:
     """Prune by statistics, stripe by stripe; reads metadata only.
 
-    Parameters
-    ----------
-    bounds
-        The statistics of the file.
-    filter
-        Without an expression it selects every row.
-    wanted
-        Stripes and the selected rows of each; None: all.
+    bounds: The statistics of the file.
+    filter: Without an expression it selects every row.
+    wanted: Stripes and the selected rows of each; None: all.
     """
     read = {column.ordinal: column for column in (*columns, *filter.columns) if column.node}
     stripes = pages = pages_kept = rows_kept = certain = 0

@@ -51,14 +51,9 @@ _NO_BOUNDS = np.zeros(2, np.int64)
 class StreamPages(NamedTuple):
     """Pages of one stream that were read, none of which leaves its null slots out.
 
-    Attributes
-    ----------
-    offsets
-        ``int64``: where each page lies in the file.
-    counts
-        ``int64``: the slots that each page must hold.
-    dictionary
-        What their DICTIONARY nodes refer to.
+    offsets: ``int64``: where each page lies in the file.
+    counts: ``int64``: the slots that each page must hold.
+    dictionary: What their DICTIONARY nodes refer to.
     """
 
     pages: Sequence[PageBuffer]
@@ -84,11 +79,8 @@ class StreamPages(NamedTuple):
     def pick(self, picks: np.ndarray, cuts: np.ndarray, physical: PhysicalType) -> Values | None:
         """Some slots of all pages, as new arrays; None where that has to be done otherwise.
 
-        Parameters
-        ----------
-        picks, cuts
-            ``int64``: slots of the pages, ascending in each, end to end; and which of them belong
-            to each page.
+        picks, cuts: ``int64``: slots of the pages, ascending in each, end to end; and which of them
+            belong to each page.
         """
         is_binary = physical.kind is PhysicalKind.BINARY
         out = np.zeros(cuts[-1] + 1, np.int64) if is_binary else np.empty(cuts[-1], physical.dtype)
@@ -118,12 +110,9 @@ class StreamPages(NamedTuple):
     ) -> bool:
         """Whether slots of some pages are wanted; see `kernels.match_pages`.
 
-        Parameters
-        ----------
-        wanted
-            Bounds or a set, as the kernel takes them; None: only codes of the dictionary can be.
-        entries
-            ``uint8``: which entries of the dictionary are wanted.
+        wanted: Bounds or a set, as the kernel takes them; None: only codes of the dictionary can
+            be.
+        entries: ``uint8``: which entries of the dictionary are wanted.
         """
         bounds, values = (wanted, None) if isinstance(wanted, np.ndarray) else (_NO_BOUNDS, wanted)
         letter = STRINGS if wanted is None else form[0]
@@ -148,17 +137,13 @@ class StreamPages(NamedTuple):
 class ChunkPages(NamedTuple):
     """Where the pages of a flat column's chunk without nulls lie, or some of them.
 
-    Attributes
-    ----------
-    has_dictionary
-        Whether the first of ``ranges`` is the page of its dictionary.
-    ranges
-        ``int64``, shape (pages, 2): where they lie, that of the dictionary first if there is one.
-    firsts, counts
-        ``int64``: slots of the chunk before each page but the dictionary's, and slots of each.
-    picks, cuts
-        ``int64``: the slots wanted, counted within their pages, and which of them each page has;
-        None: those wanted are not listed.
+    has_dictionary: Whether the first of ``ranges`` is the page of its dictionary.
+    ranges: ``int64``, shape (pages, 2): where they lie, that of the dictionary first if there is
+        one.
+    firsts, counts: ``int64``: slots of the chunk before each page but the dictionary's, and slots
+        of each.
+    picks, cuts: ``int64``: the slots wanted, counted within their pages, and which of them each
+        page has; None: those wanted are not listed.
     """
 
     node: Node
@@ -199,10 +184,7 @@ class ChunkPages(NamedTuple):
     def pick(self, wanted: np.ndarray) -> ChunkPages | None:
         """The pages that hold wanted slots; None where most slots between these are wanted too.
 
-        Parameters
-        ----------
-        wanted
-            ``int64``, ascending, at least one.
+        wanted: ``int64``, ascending, at least one.
         """
         count = len(wanted)
         at = np.empty(len(self.firsts) + 1, np.int64)
@@ -221,10 +203,7 @@ class ChunkPages(NamedTuple):
     def open(self, pages: Sequence[memoryview], checks: PageChecks) -> StreamPages | None:
         """The pages with the dictionary, if one of them refers to it; None where it is damaged.
 
-        Parameters
-        ----------
-        pages
-            That of the dictionary first if there is one.
+        pages: That of the dictionary first if there is one.
         """
         first, others = int(self.has_dictionary), pages
         dictionary = None
@@ -246,10 +225,7 @@ def chunk_pages(
 ) -> ChunkPages | None:
     """The pages of a column in a stripe of so many slots; None: it has to be read otherwise.
 
-    Parameters
-    ----------
-    block
-        The column's CMB; None: it is null in all rows.
+    block: The column's CMB; None: it is null in all rows.
     """
     form = node.form
     if form is None or form[0] == BITS or block is None:

@@ -506,16 +506,9 @@ def feed_checked(
 ) -> None:
     """Feed a task with what it planned; where a checksum fails, once more with bytes read again.
 
-    Parameters
-    ----------
-    pages
-        What else may hold bytes that are wrong, and gets those that were read again.
-
-    Raises
-    ------
-    ChecksumError
-        A page's bytes are not those that were written, twice.
-    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    pages: What else may hold bytes that are wrong, and gets those that were read again.
+    Raises ChecksumError: A page's bytes are not those that were written, twice.
+    Raises InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
     """
     try:
         task.feed(buffers, executor)

@@ -55,14 +55,9 @@ class PageMetadata:
 class ChunkMetadata:
     """One stream in one stripe.
 
-    Attributes
-    ----------
-    state
-        ``default`` (nothing stored), ``all_null`` (nothing stored) or ``stored``.
-    statistics
-        Of a scalar leaf's DATA; None elsewhere.
-    arrow_bytes
-        Bytes of the same slots in Arrow; None where strings make that unknown.
+    state: ``default`` (nothing stored), ``all_null`` (nothing stored) or ``stored``.
+    statistics: Of a scalar leaf's DATA; None elsewhere.
+    arrow_bytes: Bytes of the same slots in Arrow; None where strings make that unknown.
     """
 
     stripe: int
@@ -178,11 +173,8 @@ def known_sum(parts: Iterable[int | None]) -> int | None:
 def describe_column(index: FileIndex, column: Projected) -> ColumnMetadata:
     """Read a column's CMB, and its pages for their encodings: whole ones, to verify them.
 
-    Raises
-    ------
-    ChecksumError, InvalidFileError
-        A page is damaged or from another place; it was read twice. Where checksums are not
-        verified only headers are read.
+    Raises ChecksumError, InvalidFileError: A page is damaged or from another place; it was read
+        twice. Where checksums are not verified only headers are read.
     """
     return describe_columns(index, [column], verify=index.options.verify_checksums)[0]
 

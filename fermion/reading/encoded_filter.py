@@ -46,10 +46,7 @@ Wanted = np.ndarray | Any
 class FoundRows(NamedTuple):
     """What a filter says of rows of a stripe, and the pages that were read for it.
 
-    Attributes
-    ----------
-    mask
-        ``bool``, a row each.
+    mask: ``bool``, a row each.
     """
 
     mask: np.ndarray
@@ -63,11 +60,8 @@ class _Unknown(Exception):
 class _Column(NamedTuple):
     """The pages of a column that hold some rows.
 
-    Attributes
-    ----------
-    entries
-        The chunk's dictionary, under the name that the filter knows; None where no page refers to
-        one.
+    entries: The chunk's dictionary, under the name that the filter knows; None where no page refers
+        to one.
     """
 
     plan: ChunkPages
@@ -102,12 +96,8 @@ class EncodedFilter:
     ) -> FoundRows | None:
         """Which of some rows (None: all) match; None where the filter has to be evaluated.
 
-        Parameters
-        ----------
-        columns
-            Those that the filter reads.
-        executor
-            Tests parts of columns side by side; None: one after the other.
+        columns: Those that the filter reads.
+        executor: Tests parts of columns side by side; None: one after the other.
         """
         if not self._checks.is_in_kernels or not self._index.is_local:
             return None
@@ -173,12 +163,8 @@ class EncodedFilter:
 class _Test(NamedTuple):
     """A filter's test of the rows of one stripe.
 
-    Attributes
-    ----------
-    slots
-        Rows of the stripe.
-    wanted
-        What a leaf asks for other than an interval: see `_wanted_of`.
+    slots: Rows of the stripe.
+    wanted: What a leaf asks for other than an interval: see `_wanted_of`.
     """
 
     columns: Mapping[str, _Column]
@@ -189,9 +175,7 @@ class _Test(NamedTuple):
     def mask(self, expression: Expression) -> np.ndarray:
         """Whether rows of the stripe match: ``bool``; those that were not asked for may be either.
 
-        Raises
-        ------
-        _Unknown
+        Raises _Unknown.
         """
         match expression:
             case And(operands=operands):
@@ -335,10 +319,8 @@ def _wanted_of(leaf: Expression, node: Node) -> tuple[Wanted | None, bool]:
 def _evaluated(leaf: Expression, entries: pa.RecordBatch) -> np.ndarray:
     """Whether each entry of a dictionary matches: ``bool``.
 
-    Raises
-    ------
-    _Unknown
-        Entries that cannot be compared, such as decimals with more digits than their type.
+    Raises _Unknown: Entries that cannot be compared, such as decimals with more digits than their
+        type.
     """
     try:
         return booleans(evaluate(leaf, entries)).unpack()

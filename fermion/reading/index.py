@@ -55,10 +55,8 @@ _schema_metadata = BoundedCache(LAYOUTS_KNOWN_MAX)
 class FileIndex:
     """Everything about a file but its data.
 
-    Raises
-    ------
-    InvalidFileError, ChecksumError, UnsupportedVersionError, TruncatedFileError
-        The file is no Fermion file, is damaged, or needs a newer reader.
+    Raises InvalidFileError, ChecksumError, UnsupportedVersionError, TruncatedFileError: The file is
+        no Fermion file, is damaged, or needs a newer reader.
     """
 
     def __init__(self, source: CountingSource, options: ReadOptions) -> None:
@@ -300,12 +298,8 @@ class FileIndex:
     def find(self, name: str) -> int:
         """The ordinal of the one column of this name.
 
-        Raises
-        ------
-        ColumnNotFoundError
-            Names the closest matches.
-        InvalidArgumentError
-            When several columns have the name.
+        Raises ColumnNotFoundError: Names the closest matches.
+        Raises InvalidArgumentError: When several columns have the name.
         """
         found = self.names.find(name)
         if not found:
@@ -372,12 +366,8 @@ class FileIndex:
         Bytes that are not loaded yet are read together, all of them where ``again`` says that they
         were wrong.
 
-        Returns
-        -------
-        buffers, places
-            As `CountingSource.read_places` gives them.
-        offsets
-            ``int64``, shape (columns,): where the CMBs are in the file.
+        Returns buffers, places: As `CountingSource.read_places` gives them.
+        Returns offsets: ``int64``, shape (columns,): where the CMBs are in the file.
         """
         wanted = np.asarray(ordinals, np.int64)
         with self._block_lock.get():

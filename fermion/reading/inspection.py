@@ -52,14 +52,9 @@ class StripeLayout:
 class FileLayout:
     """A whole file, as deep as was asked for.
 
-    Attributes
-    ----------
-    columns
-        Those that were asked for, or the largest, largest first.
-    num_left_out
-        How many columns there are besides.
-    data_bytes, metadata_bytes
-        Bytes up to the first CMB, and from there on.
+    columns: Those that were asked for, or the largest, largest first.
+    num_left_out: How many columns there are besides.
+    data_bytes, metadata_bytes: Bytes up to the first CMB, and from there on.
     """
 
     path: str
@@ -77,27 +72,16 @@ class FileLayout:
 class LeafStatistics:
     """What metadata says of the values of one leaf of a column.
 
-    Attributes
-    ----------
-    path
-        Names from the column down.
-    rows
-        Rows that the leaf has a value for, NULLs included; None below a list.
-    null_count
-        NULLs; None where that is not known.
-    min, max
-        Bounds as Arrow values; None where there is no value, or none is known. An inexact bound
-        may lie outside the values: a string's is its first bytes.
-    has_nan, nan_count
-        None where that is not known.
-    is_sorted
-        ``ascending`` or ``descending``; None where it is neither, or not known.
-    distinct_count
-        None where it was not counted, or only stripe by stripe.
-    sum
-        Of whole numbers, ``int``, or of decimals; None where it is not known.
-    has_bloom_filter
-        Whether every stored chunk has one.
+    path: Names from the column down.
+    rows: Rows that the leaf has a value for, NULLs included; None below a list.
+    null_count: NULLs; None where that is not known.
+    min, max: Bounds as Arrow values; None where there is no value, or none is known. An inexact
+        bound may lie outside the values: a string's is its first bytes.
+    has_nan, nan_count: None where that is not known.
+    is_sorted: ``ascending`` or ``descending``; None where it is neither, or not known.
+    distinct_count: None where it was not counted, or only stripe by stripe.
+    sum: Of whole numbers, ``int``, or of decimals; None where it is not known.
+    has_bloom_filter: Whether every stored chunk has one.
     """
 
     path: tuple[str, ...]
@@ -121,16 +105,9 @@ def describe_file(
 ) -> FileLayout:
     """Describe a file, and of its columns those named, or the ``limit`` largest.
 
-    Parameters
-    ----------
-    columns
-        Names of columns; None: all, or the largest.
-    limit
-        How many columns to describe; None: all.
-
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError, InvalidFileError
+    columns: Names of columns; None: all, or the largest.
+    limit: How many columns to describe; None: all.
+    Raises ColumnNotFoundError, InvalidArgumentError, InvalidFileError.
     """
     footer = index.footer
     stripe_bytes: list[int] | None = None
@@ -177,9 +154,7 @@ def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Proje
 def describe_pages(index: FileIndex, stream: StreamMetadata) -> Iterator[PageDescription]:
     """The encodings of each page of a stream as a tree, chunk by chunk; reads the pages.
 
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    Raises InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
     """
     for chunk in stream.chunks:
         for page in chunk.pages:
@@ -204,9 +179,7 @@ def describe_statistics(
 ) -> list[LeafStatistics]:
     """What metadata says of the values of each leaf, depth first.
 
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError, InvalidFileError
+    Raises ColumnNotFoundError, InvalidArgumentError, InvalidFileError.
     """
     chosen = [column for column in project(index, columns) if column.node is not None]
     blocks = index.blocks(column.ordinal for column in chosen)

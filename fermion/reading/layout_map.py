@@ -134,22 +134,12 @@ def layout_page(index: FileIndex, *, pages: bool = False) -> str:
 def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     """The map of a file.
 
-    Parameters
-    ----------
-    pages
-        Read every page, for its whole tree of encodings; otherwise headers, for its first one.
-
-    Returns
-    -------
-    dict
-        ``file``: facts. ``parts``: pairs of a name and its bytes, whose sum is the file's size.
-        ``stripes``, ``columns``, ``cells``, ``pages``: lists by stripe, column, cell and page; of
-        ``pages`` only ``count`` where there are too many. ``names``, ``encodings``, ``streams``,
-        ``types``: texts.
-
-    Raises
-    ------
-    ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+    pages: Read every page, for its whole tree of encodings; otherwise headers, for its first one.
+    Returns: ``file``: facts. ``parts``: pairs of a name and its bytes, whose sum is the file's
+        size. ``stripes``, ``columns``, ``cells``, ``pages``: lists by stripe, column, cell and
+        page; of ``pages`` only ``count`` where there are too many. ``names``, ``encodings``,
+        ``streams``, ``types``: texts.
+    Raises ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
     """
     chosen = [column for column in project(index, None) if column.node is not None]
     drawn = _empty(index, len(chosen))

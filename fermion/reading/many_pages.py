@@ -85,14 +85,9 @@ class _PagedRead(ReadStrategy):
 class _WholeColumn(NamedTuple):
     """A column that is decoded.
 
-    Attributes
-    ----------
-    out
-        Values, or offsets of strings; written.
-    text
-        Memory for the bytes of strings; None: it is not known how many these are.
-    rows
-        First and stop of those wanted, counted from the first page.
+    out: Values, or offsets of strings; written.
+    text: Memory for the bytes of strings; None: it is not known how many these are.
+    rows: First and stop of those wanted, counted from the first page.
     """
 
     plan: ChunkPages

@@ -44,14 +44,9 @@ PICKED_ROWS_MAX = 1 << 20
 class _Pages(NamedTuple):
     """The pages of some columns: of each its validity, then its values.
 
-    Attributes
-    ----------
-    forms
-        ``int64``, shape (columns, 3), as `kernels.decode_flat` takes them.
-    ranges
-        ``int64``, shape (2 * columns, 2): where they lie in the file.
-    buffers, places
-        As `CountingSource.read_places` gives them.
+    forms: ``int64``, shape (columns, 3), as `kernels.decode_flat` takes them.
+    ranges: ``int64``, shape (2 * columns, 2): where they lie in the file.
+    buffers, places: As `CountingSource.read_places` gives them.
     """
 
     nodes: Sequence[Node]
@@ -217,10 +212,7 @@ def _tasks(task: Callable[[int, slice], T], pages: _Pages, request: ReadRequest)
 def _null_and_paged(chunks: np.ndarray) -> tuple[list[int], list[int]]:
     """Which columns are null in all rows of a stripe, and which have pages.
 
-    Parameters
-    ----------
-    chunks
-        As `kernels.flat_chunks` gives them.
+    chunks: As `kernels.flat_chunks` gives them.
     """
     if len(chunks) <= FEW_RANGES:
         listed = [(validity, data) for _, validity, _, data in chunks.tolist()]

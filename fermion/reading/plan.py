@@ -31,18 +31,12 @@ def times(ranges: RowRanges | None, factor: int) -> RowRanges | None:
 class PageSpan:
     """A page to read and the slots wanted of it.
 
-    Attributes
-    ----------
-    offset, length
-        Where the page lies in the file.
-    slots
-        Slots of the page; -1 where only the page's own header tells.
-    start, stop
-        Wanted slots, counted within the page; stop -1 means to its end.
-    first_slot
-        Slots of the chunk before this page.
-    child_base, child_stop
-        For OFFSETS with more than one page: child slots before and up to the end of the page.
+    offset, length: Where the page lies in the file.
+    slots: Slots of the page; -1 where only the page's own header tells.
+    start, stop: Wanted slots, counted within the page; stop -1 means to its end.
+    first_slot: Slots of the chunk before this page.
+    child_base, child_stop: For OFFSETS with more than one page: child slots before and up to the
+        end of the page.
     """
 
     offset: int
@@ -64,15 +58,10 @@ class PageSpan:
 class StreamPlan:
     """The pages of one chunk that hold the wanted slots.
 
-    Attributes
-    ----------
-    dictionary
-        The place of the chunk's dictionary page, or of the global dictionary that it refers to;
-        None where there is none, or none is needed.
-    shared
-        What the CMB says of the global dictionary; None where the chunk refers to none.
-    nulls_removed
-        Whether pages may leave their null slots out.
+    dictionary: The place of the chunk's dictionary page, or of the global dictionary that it refers
+        to; None where there is none, or none is needed.
+    shared: What the CMB says of the global dictionary; None where the chunk refers to none.
+    nulls_removed: Whether pages may leave their null slots out.
     """
 
     spans: tuple[PageSpan, ...]
@@ -91,12 +80,8 @@ def plan_stream(
 ) -> StreamPlan:
     """Choose the pages of a chunk that is not empty.
 
-    Parameters
-    ----------
-    slots
-        Slots of the chunk as far as the levels above tell; -1 where they do not yet.
-    from_page_start
-        Whether each page is wanted from its first slot on (offsets add up from there).
+    slots: Slots of the chunk as far as the levels above tell; -1 where they do not yet.
+    from_page_start: Whether each page is wanted from its first slot on (offsets add up from there).
     """
     has_dictionary = bool(chunk.flags & _FIRST_PAGE_IS_DICT)
     nulls_removed = bool(chunk.flags & _DENSE_NO_NULL_SLOTS)
@@ -165,10 +150,8 @@ def validity_ranges(block: ColumnBlock, chunk: Chunk, ranges: RowRanges | None) 
 def places_within(around: RowRanges | None, ranges: RowRanges) -> tuple[np.ndarray, np.ndarray]:
     """Where ranges lie among the slots of ``around`` (None: all slots) put end to end.
 
-    Returns
-    -------
-    starts, stops
-        ``int64``, shape (ranges,): stops exclusive. Each range must lie within one of ``around``.
+    Returns: ``int64``, shape (ranges,): stops exclusive. Each range must lie within one of
+        ``around``.
     """
     if around is None:
         return ranges.starts, ranges.stops
@@ -208,10 +191,7 @@ def _touched(cuts: np.ndarray, ranges: RowRanges | None) -> list[tuple[int, int,
 def positions(spans: tuple[PageSpan, ...], ranges: RowRanges) -> tuple[np.ndarray, np.ndarray]:
     """Where each wanted range lies in the spans' slots put end to end.
 
-    Returns
-    -------
-    starts, stops
-        ``int64``, shape (ranges,): stops exclusive; neighbours may touch.
+    Returns: ``int64``, shape (ranges,): stops exclusive; neighbours may touch.
     """
     firsts = np.array([span.first_slot + span.start for span in spans], np.int64)
     counts = np.array([span.stop - span.start for span in spans], np.int64)

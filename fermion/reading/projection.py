@@ -32,19 +32,12 @@ ColumnName = str | tuple[str, ...] | int
 class Projected:
     """One column of a result.
 
-    Attributes
-    ----------
-    ordinal
-        The column's ordinal; -1 for a virtual column of batch mode.
-    field
-        The field of the result.
-    tree
-        Its tree without the fields that nobody asked for; None for a virtual column. Columns of
+    ordinal: The column's ordinal; -1 for a virtual column of batch mode.
+    field: The field of the result.
+    tree: Its tree without the fields that nobody asked for; None for a virtual column. Columns of
         one shape may share it, under the name of any of them.
-    as_dictionary
-        Whether the result is an Arrow dictionary.
-    shared
-        The dictionary of the result, where all stripes share one; else each has its own.
+    as_dictionary: Whether the result is an Arrow dictionary.
+    shared: The dictionary of the result, where all stripes share one; else each has its own.
     """
 
     ordinal: int
@@ -62,15 +55,9 @@ class Projected:
 def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
     """Resolve what a caller asked for, in the order asked.
 
-    Parameters
-    ----------
-    columns
-        Names, ordinals, dotted paths into structs (where no column has the whole name), or tuples
-        of names; None for every column. Several paths into one struct give one column.
-
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
+    columns: Names, ordinals, dotted paths into structs (where no column has the whole name), or
+        tuples of names; None for every column. Several paths into one struct give one column.
+    Raises ColumnNotFoundError, InvalidArgumentError.
     """
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
@@ -306,9 +293,7 @@ _known_filters = BoundedCache(FILTERS_KNOWN_MAX)
 def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
     """A filter resolved against only the columns that it names.
 
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
+    Raises ColumnNotFoundError, InvalidArgumentError.
     """
     expression = parse_filter(given)
     if expression is None:

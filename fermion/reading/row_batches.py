@@ -77,10 +77,7 @@ def _bounds(rows: Any) -> tuple[int, int]:
 class RowBatches:
     """Reads rows of one file.
 
-    Parameters
-    ----------
-    executor
-        Reads stripes side by side; None: one after the other.
+    executor: Reads stripes side by side; None: one after the other.
     """
 
     def __init__(
@@ -179,11 +176,8 @@ class RowBatches:
     def windows(self, query: Query, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a query: a batch for each window, of which one is in memory at a time.
 
-        Parameters
-        ----------
-        batch_rows
-            Of the caller's batches; a window holds at least one of them, as long as that is no
-            more than `WINDOW_ROWS`.
+        batch_rows: Of the caller's batches; a window holds at least one of them, as long as that is
+            no more than `WINDOW_ROWS`.
         """
         for stripe, rows in self.by_stripe(query.rows):
             reader = _WindowReader(self._stripes, query, stripe, rows, batch_rows)

@@ -35,24 +35,15 @@ THREADED_BYTES_MIN = 1024 * 1024
 class ReadRequest:
     """Some rows of some stored columns of a stripe.
 
-    Attributes
-    ----------
-    columns
-        None of them virtual.
-    slots
-        Rows of the stripe.
-    rows
-        Those to read, counted within the stripe; None: all.
-    executor
-        Decodes columns, or parts of them, side by side; None: one after the other.
-    schema
-        Of the columns, where a record batch is as good as arrays.
-    kept
-        Pages that are here already, to which those that are fetched are added; None: none are kept.
-    verified
-        Pages that are here already, whose checksums were verified.
-    fetched
-        Pages that another strategy fetched.
+    columns: None of them virtual.
+    slots: Rows of the stripe.
+    rows: Those to read, counted within the stripe; None: all.
+    executor: Decodes columns, or parts of them, side by side; None: one after the other.
+    schema: Of the columns, where a record batch is as good as arrays.
+    kept: Pages that are here already, to which those that are fetched are added; None: none are
+        kept.
+    verified: Pages that are here already, whose checksums were verified.
+    fetched: Pages that another strategy fetched.
     """
 
     columns: Sequence[Projected]
@@ -95,14 +86,9 @@ class ReadRequest:
 class ReadResult(NamedTuple):
     """What a strategy read.
 
-    Attributes
-    ----------
-    arrays
-        Of each column; None for one that has to be read otherwise.
-    fetched
-        The pages of such columns, as far as they were fetched.
-    batch
-        All columns, instead of the arrays.
+    arrays: Of each column; None for one that has to be read otherwise.
+    fetched: The pages of such columns, as far as they were fetched.
+    batch: All columns, instead of the arrays.
     """
 
     arrays: list[pa.Array | None]
@@ -129,9 +115,7 @@ class ReadStrategy(ABC):
     def read(self, request: ReadRequest) -> ReadResult:
         """Read those of the columns that it knows.
 
-        Raises
-        ------
-        ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError
+        Raises ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError:
             Of strategies that leave no column.
         """
 
@@ -150,12 +134,9 @@ def run_by_size(
 ) -> list[T]:
     """What a function gives for each item of some lists; side by side where that is worth it.
 
-    Parameters
-    ----------
-    sizes
-        Bytes that each item decodes; the longest is first, so that no thread is left alone with it.
-    slots
-        How many all of them give.
+    sizes: Bytes that each item decodes; the longest is first, so that no thread is left alone with
+        it.
+    slots: How many all of them give.
     """
     if not is_worth_threads(slots, sum(sizes)):
         executor = None

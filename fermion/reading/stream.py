@@ -41,14 +41,9 @@ class DecodeOptions:
 class PageValidity:
     """Which slots of whole DATA pages are valid, for pages that leave their null slots out.
 
-    Attributes
-    ----------
-    validity
-        Of the slots ``around``, put end to end.
-    around
-        All slots of the pages that are read; None: all of the chunk's.
-    error
-        Makes errors that name the file and the column.
+    validity: Of the slots ``around``, put end to end.
+    around: All slots of the pages that are read; None: all of the chunk's.
+    error: Makes errors that name the file and the column.
     """
 
     validity: Validity
@@ -58,10 +53,7 @@ class PageValidity:
     def of_page(self, span: PageSpan) -> Validity:
         """The validity of one page's slots.
 
-        Raises
-        ------
-        InvalidFileError
-            The VALIDITY stream has fewer slots than the page.
+        Raises InvalidFileError: The VALIDITY stream has fewer slots than the page.
         """
         if not isinstance(self.validity, Bits) or span.slots < 0:
             return self.validity
@@ -89,14 +81,9 @@ class PageValidity:
 class FetchedStream:
     """The pages of one stream.
 
-    Attributes
-    ----------
-    buffers
-        Their bytes, those of the dictionary first where the plan says where it is.
-    error
-        Makes errors that name the file and the column.
-    executor
-        Decodes pages side by side; None on its own threads.
+    buffers: Their bytes, those of the dictionary first where the plan says where it is.
+    error: Makes errors that name the file and the column.
+    executor: Decodes pages side by side; None on its own threads.
     """
 
     plan: StreamPlan
@@ -150,10 +137,7 @@ class FetchedStream:
     ) -> Values:
         """The slots wanted (None: all).
 
-        Raises
-        ------
-        InvalidFileError
-            The pages hold fewer or more slots than they should.
+        Raises InvalidFileError: The pages hold fewer or more slots than they should.
         """
         if ranges is not None and (picks := self._picks(ranges, slots)) is not None:
             return self._picked(slots, picks)

@@ -49,10 +49,7 @@ FAST_STRATEGIES = (OnePageRead, WholeRead, PickedRead)
 class StripeReader:
     """Reads columns of a file stripe by stripe, each in the way that fits it.
 
-    Parameters
-    ----------
-    executor
-        Decodes columns side by side; None: one after the other.
+    executor: Decodes columns side by side; None: one after the other.
     """
 
     def __init__(self, index: FileIndex, executor: Executor | None) -> None:
@@ -88,10 +85,7 @@ class StripeReader:
     ) -> pa.RecordBatch:
         """Some rows (None: all) of some columns.
 
-        Parameters
-        ----------
-        kept, verified
-            See `ReadRequest`.
+        kept, verified: See `ReadRequest`.
         """
         slots = self.rows(stripe)
         if not columns:
@@ -188,10 +182,7 @@ class StripeReader:
 class Query(NamedTuple):
     """What is asked of a file: columns of the rows that a filter selects.
 
-    Attributes
-    ----------
-    rows
-        Of the file, before the filter; None: all.
+    rows: Of the file, before the filter; None: all.
     """
 
     columns: Sequence[Projected]
@@ -202,12 +193,8 @@ class Query(NamedTuple):
 class Chosen(NamedTuple):
     """Rows of a stripe that a filter selects.
 
-    Attributes
-    ----------
-    rows
-        How many they are; 0 too where all rows are decoded, as the stripe is small.
-    read
-        Reads them with a reader of the file; gives None where there are none.
+    rows: How many they are; 0 too where all rows are decoded, as the stripe is small.
+    read: Reads them with a reader of the file; gives None where there are none.
     """
 
     rows: int
@@ -217,10 +204,7 @@ class Chosen(NamedTuple):
 class StripeFilter:
     """The rows of one stripe that a filter selects.
 
-    Parameters
-    ----------
-    filter
-        With an expression.
+    filter: With an expression.
     """
 
     def __init__(
@@ -422,10 +406,7 @@ class StripeFilter:
 def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None) -> int:
     """Bytes of a tree's values in Arrow, with their offsets, without validity.
 
-    Parameters
-    ----------
-    slots
-        How many values it has; None where only its pages say it, as below lists.
+    slots: How many values it has; None where only its pages say it, as below lists.
     """
     if node.kind is NodeKind.LEAF:
         chunk = block.chunk(node.stream, stripe)

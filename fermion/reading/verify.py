@@ -161,10 +161,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
 def verify_written(source: Source) -> None:
     """Verify a file that a writer has just finished, and close it.
 
-    Raises
-    ------
-    InvalidFileError
-        Something is wrong with it, or with what the storage gives back of it.
+    Raises InvalidFileError: Something is wrong with it, or with what the storage gives back of it.
     """
     try:
         counting = CountingSource(source, gap_bytes_max=GAP_BYTES, span_bytes_max=SPAN_BYTES)

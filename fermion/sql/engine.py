@@ -134,14 +134,9 @@ atexit.register(ENGINE.restart)  # DuckDB complains of connections that outlive 
 class Function(NamedTuple):
     """What DuckDB says of a function.
 
-    Attributes
-    ----------
-    kind
-        ``scalar``, ``aggregate``, ``window``, ``macro``, ``table`` or another one.
-    stability
-        ``CONSISTENT`` if it gives the same value whenever it is called; of scalar functions.
-    macro, parameters
-        What a macro stands for.
+    kind: ``scalar``, ``aggregate``, ``window``, ``macro``, ``table`` or another one.
+    stability: ``CONSISTENT`` if it gives the same value whenever it is called; of scalar functions.
+    macro, parameters: What a macro stands for.
     """
 
     kind: str

@@ -45,12 +45,8 @@ _REFUSED = {
 class SqlValues:
     """Trees of expressions over some columns, which one query computes. Picklable.
 
-    Parameters
-    ----------
-    trees
-        What `SqlTree.renamed` gives, with `alias` of the place of each column as its name.
-    columns
-        What each column is, for messages.
+    trees: What `SqlTree.renamed` gives, with `alias` of the place of each column as its name.
+    columns: What each column is, for messages.
     """
 
     def __init__(
@@ -63,15 +59,8 @@ class SqlValues:
     def compute(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """The value of each tree, of the types that DuckDB gives.
 
-        Parameters
-        ----------
-        columns
-            Of ``rows`` values each.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The columns' types do not fit, or a value can't be computed.
+        columns: Of ``rows`` values each.
+        Raises InvalidArgumentError: The columns' types do not fit, or a value can't be computed.
         """
         reader = pa.RecordBatchReader.from_batches(*self._given(columns, rows))
         duckdb = load_duckdb(self._where)
@@ -168,22 +157,12 @@ class SqlExpressions:
 class SqlTree:
     """The tree of an expression, checked.
 
-    Parameters
-    ----------
-    shown
-        What it is, for messages.
+    shown: What it is, for messages.
 
-    Attributes
-    ----------
-    paths
-        The columns that it names; fields of structs as paths. One for each time it names one.
-    root
-        The tree, as DuckDB writes it in JSON.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The text is no expression of one row, or DuckDB is not installed.
+    Attributes:
+    paths: The columns that it names; fields of structs as paths. One for each time it names one.
+    root: The tree, as DuckDB writes it in JSON.
+    Raises InvalidArgumentError: The text is no expression of one row, or DuckDB is not installed.
     """
 
     def __init__(self, text: str, shown: str) -> None:
@@ -224,10 +203,7 @@ class SqlTree:
     def _search(self, node: Any, bound: frozenset[str], macros: frozenset[str]) -> None:
         """Note the columns below a node; refuse what is no expression of one row.
 
-        Parameters
-        ----------
-        bound
-            Names that a lambda or a macro around the node gives.
+        bound: Names that a lambda or a macro around the node gives.
         """
         kind = node.get("class") if isinstance(node, dict) else None
         if kind is not None and kind not in _CLASSES:

@@ -53,12 +53,8 @@ _RECORD = struct.Struct("<QIII")
 class BuiltFilters(NamedTuple):
     """Filters on their way into a file.
 
-    Attributes
-    ----------
-    tag
-        Of the extension record that will find them.
-    rest
-        What the record says behind their place.
+    tag: Of the extension record that will find them.
+    rest: What the record says behind their place.
     """
 
     tag: ExtTag
@@ -73,14 +69,9 @@ class BuiltFilters(NamedTuple):
 def build_bloom(values: Values, validity: Bits | bool | None, node: Node) -> BuiltFilters:
     """The filter of a chunk's values.
 
-    Parameters
-    ----------
-    values
-        One a slot.
-    validity
-        Which slots are not null.
-    node
-        The leaf; its order is not NONE.
+    values: One a slot.
+    validity: Which slots are not null.
+    node: The leaf; its order is not NONE.
     """
     return BuiltFilters(ExtTag.BLOOM, _filter(values, validity, node), b"")
 
@@ -145,9 +136,7 @@ def bloom_record(offset: int, data: bytes) -> bytes:
 def parse_bloom_record(record: bytes, stop: int, where: str) -> tuple[int, int, int]:
     """(offset, length, checksum) of a filter, which must end at ``stop`` or before.
 
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError
+    Raises InvalidFileError, UnsupportedEncodingError.
     """
     if len(record) < _RECORD.size:
         raise InvalidFileError(f"{where}: bloom record of {len(record)} bytes")
@@ -164,9 +153,7 @@ def parse_page_bloom_record(
 ) -> tuple[int, int, int, np.ndarray]:
     """(offset, length, checksum) of a chunk's page filters, and the blocks of each.
 
-    Raises
-    ------
-    InvalidFileError, UnsupportedEncodingError
+    Raises InvalidFileError, UnsupportedEncodingError.
     """
     offset, length, crc = parse_bloom_record(record, stop, where)
     rest = record[_RECORD.size :]
@@ -182,17 +169,9 @@ def parse_page_bloom_record(
 class BloomFilters:
     """The filter of a chunk, or those of its pages, as read.
 
-    Parameters
-    ----------
-    data, crc
-        The bytes of all filters, and their checksum.
-    blocks
-        How many blocks each of them has; None: there is one.
-
-    Raises
-    ------
-    ChecksumError
-        When the bytes are not those that were written.
+    data, crc: The bytes of all filters, and their checksum.
+    blocks: How many blocks each of them has; None: there is one.
+    Raises ChecksumError: When the bytes are not those that were written.
     """
 
     def __init__(
@@ -209,10 +188,7 @@ class BloomFilters:
     def may_contain(self, raws: Sequence[Any], dtype: pa.DataType) -> np.ndarray:
         """Whether each value may be in each filter's values: bool, shape (values, filters).
 
-        Parameters
-        ----------
-        raws
-            Values in the type's raw domain: int, float (not NaN) or bytes.
+        raws: Values in the type's raw domain: int, float (not NaN) or bytes.
         """
         storage = strip_wrappers(dtype)
         found = np.zeros((len(raws), len(self._filters)), bool)

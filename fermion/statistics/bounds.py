@@ -64,20 +64,13 @@ _chunk_flag = cache(ChunkFlag)
 class PageStatistics:
     """Statistics of each page of a chunk.
 
-    Attributes
-    ----------
-    order
-        How the column's values compare.
-    min, max
-        ``int64``, shape (p,): keys of the bounds. ``min > max``: the page has no comparable value.
-        Without HAS_MINMAX they are -2**63 and 2**63 - 1: unknown.
-    null_count, nan_count
-        ``int64``, shape (p,).
-    flags
-        ``uint32``, shape (p,): `ChunkFlag` bits.
-    min_max_slots
-        Of byte strings, ``int64``, shape (2, p): the slots of the smallest and of the greatest
-        value of each page; -1 for a page without values. None for other values.
+    order: How the column's values compare.
+    min, max: ``int64``, shape (p,): keys of the bounds. ``min > max``: the page has no comparable
+        value. Without HAS_MINMAX they are -2**63 and 2**63 - 1: unknown.
+    null_count, nan_count: ``int64``, shape (p,).
+    flags: ``uint32``, shape (p,): `ChunkFlag` bits.
+    min_max_slots: Of byte strings, ``int64``, shape (2, p): the slots of the smallest and of the
+        greatest value of each page; -1 for a page without values. None for other values.
     """
 
     order: Order
@@ -177,17 +170,11 @@ def page_statistics(
 ) -> PageStatistics:
     """Statistics of a chunk's pages.
 
-    Parameters
-    ----------
-    values
-        Physical values of the DATA stream.
-    validity
-        1 = valid; None where every slot is valid, False where none is.
-    cuts
-        ``int64``, shape (p + 1,): page i holds slots ``cuts[i]`` to ``cuts[i + 1]``, exclusive.
-    sortedness
-        Whether to look if values are sorted, for SORTED_ASC and SORTED_DESC (numbers without NULL
-        and NaN only; one more pass).
+    values: Physical values of the DATA stream.
+    validity: 1 = valid; None where every slot is valid, False where none is.
+    cuts: ``int64``, shape (p + 1,): page i holds slots ``cuts[i]`` to ``cuts[i + 1]``, exclusive.
+    sortedness: Whether to look if values are sorted, for SORTED_ASC and SORTED_DESC (numbers
+        without NULL and NaN only; one more pass).
     """
     count = len(cuts) - 1
     order = node.order
@@ -437,17 +424,9 @@ def page_flags(
 
     A chunk's bound says nothing of the exactness of the pages that do not attain it.
 
-    Parameters
-    ----------
-    chunk_min, chunk_max
-        Keys of the chunk's bounds.
-    minimums, maximums
-        ``int64``, shape (p,): keys of the pages' bounds.
-
-    Returns
-    -------
-    np.ndarray
-        ``uint32``, shape (p,).
+    chunk_min, chunk_max: Keys of the chunk's bounds.
+    minimums, maximums: ``int64``, shape (p,): keys of the pages' bounds.
+    Returns: ``uint32``, shape (p,).
     """
     result = np.full(len(minimums), flags, np.uint32)
     result[minimums != chunk_min] &= np.uint32(0xFFFF_FFFF ^ _MIN_EXACT)
@@ -477,14 +456,9 @@ def detail_records(
 ) -> dict[ExtTag, bytes]:
     """The records of a chunk.
 
-    Parameters
-    ----------
-    values
-        One a slot.
-    pages, merged
-        What is known of them.
-    stored_bytes
-        Bytes of the chunk.
+    values: One a slot.
+    pages, merged: What is known of them.
+    stored_bytes: Bytes of the chunk.
     """
     records = nan_records(merged.nan_count)
     if merged.order is Order.BYTES and stored_bytes >= LONG_CHUNK_BYTES_MIN and merged.has_values:
@@ -508,16 +482,10 @@ def content_records(
 ) -> dict[ExtTag, bytes]:
     """What a chunk's values are together, as records.
 
-    Parameters
-    ----------
-    values
-        One a slot.
-    validity
-        Which slots are not null.
-    stored_bytes
-        Bytes of the chunk.
-    summary
-        Whether DISTINCT_COUNT and SUM are wanted.
+    values: One a slot.
+    validity: Which slots are not null.
+    stored_bytes: Bytes of the chunk.
+    summary: Whether DISTINCT_COUNT and SUM are wanted.
     """
     records: dict[ExtTag, bytes] = {}
     valid = validity.unpack() if isinstance(validity, Bits) else None
@@ -603,10 +571,7 @@ def recorded_sum(records: Records) -> int | None:
 def page_null_counts(records: Records, pages: int, where: str) -> np.ndarray | None:
     """Nulls of each page, ``int64`` of shape (pages,); None where that is not recorded.
 
-    Raises
-    ------
-    InvalidFileError
-        The record is of another number of pages.
+    Raises InvalidFileError: The record is of another number of pages.
     """
     data = records.get(ExtTag.PAGE_NULL_COUNTS)
     if data is None:

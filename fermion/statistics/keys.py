@@ -62,18 +62,10 @@ def value_key(raw: Any, order: Order, *, is_uint64: bool = False) -> int:
 def key_value(key: int, dtype: pa.DataType, *, pad: int) -> pa.Scalar | None:
     """The value behind a key.
 
-    Parameters
-    ----------
-    dtype
-        The column's type; the result has it, without dictionary and extension wrappers.
-    pad
-        The byte that short strings were padded with: 0x00 for a minimum, 0xFF for a maximum.
-
-    Returns
-    -------
-    pa.Scalar or None
-        Strings and binary lose their padding, and what follows the last whole character. None for
-        types without an order, and for a saturated decimal.
+    dtype: The column's type; the result has it, without dictionary and extension wrappers.
+    pad: The byte that short strings were padded with: 0x00 for a minimum, 0xFF for a maximum.
+    Returns: Strings and binary lose their padding, and what follows the last whole character. None
+        for types without an order, and for a saturated decimal.
     """
     storage = strip_wrappers(dtype)
     leaf = leaf_type(storage)
@@ -134,17 +126,9 @@ def string_scalar(prefix: bytes, storage: pa.DataType) -> pa.Scalar:
 def plain_maximums(maximums: np.ndarray, exact: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Byte-string maximums with the 0xFF padding of exact ones replaced by 0x00.
 
-    Parameters
-    ----------
-    maximums
-        ``int64``, shape (u,): keys.
-    exact
-        ``bool``, shape (u,): whether MAX_EXACT is set.
-
-    Returns
-    -------
-    tuple of np.ndarray
-        The keys (``int64``; inexact ones as they were), and which are exact (``bool``): a flag
+    maximums: ``int64``, shape (u,): keys.
+    exact: ``bool``, shape (u,): whether MAX_EXACT is set.
+    Returns: The keys (``int64``; inexact ones as they were), and which are exact (``bool``): a flag
         that its key contradicts, since exact values are short and end in neither 0x00 nor 0xFF,
         does not count.
     """

@@ -108,12 +108,8 @@ class TrainingBatch:
 class NullRule:
     """What becomes of nulls in columns that are NumPy arrays.
 
-    Attributes
-    ----------
-    fill
-        Values to put in their places, by column.
-    mask
-        Whether batches tell where they were; zeros stand in the places that `fill` does not name.
+    fill: Values to put in their places, by column.
+    mask: Whether batches tell where they were; zeros stand in the places that `fill` does not name.
     """
 
     fill: Mapping[str, Any]
@@ -122,10 +118,7 @@ class NullRule:
     def filled(self, array: pa.Array, field: pa.Field) -> pa.Array:
         """A column without nulls.
 
-        Raises
-        ------
-        InvalidArgumentError
-            There are nulls, and nothing says what becomes of them.
+        Raises InvalidArgumentError: There are nulls, and nothing says what becomes of them.
         """
         if not array.null_count and not _has_null_items(array):
             return array
@@ -146,10 +139,7 @@ class NullRule:
 def fill_scalar(value: Any, field: pa.Field) -> pa.Scalar:
     """What stands for a null, in the type of a column or of its items.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The value has another type.
+    Raises InvalidArgumentError: The value has another type.
     """
     kind = field.type.value_type if pat.is_fixed_size_list(field.type) else field.type
     try:
@@ -185,17 +175,11 @@ def is_numeric(kind: pa.DataType) -> bool:
 class Window:
     """Rows that were read for a window of the order, in the order in which they come.
 
-    Parameters
-    ----------
-    batches
-        The rows of the window's blocks.
-    order
-        ``int64``: the numbers of those rows, in the order in which they come; None: as they are.
-    rows_before
-        ``int64``, shape (slots + 1,): rows before each place of the window's order; None: every
-        place has one.
-    rule
-        For nulls.
+    batches: The rows of the window's blocks.
+    order: ``int64``: the numbers of those rows, in the order in which they come; None: as they are.
+    rows_before: ``int64``, shape (slots + 1,): rows before each place of the window's order; None:
+        every place has one.
+    rule: For nulls.
     """
 
     __slots__ = ("_columns", "_nulls", "_rows_before")

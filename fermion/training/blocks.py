@@ -92,10 +92,7 @@ class BlockSource(Protocol):
     def units(self) -> Units:
         """Slots that belong together, as their rows have one ``batch_id``.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Rows were not written in batches.
+        Raises InvalidArgumentError: Rows were not written in batches.
         """
 
     def bytes_read(self) -> int:
@@ -116,15 +113,10 @@ def read_places(source: BlockSource, places: Sequence[Place]) -> list[Rows]:
 class DamageSkipper:
     """Reads rows, and leaves out those of blocks and units whose bytes are damaged.
 
-    Parameters
-    ----------
-    source
-        Where they come from.
+    source: Where they come from.
 
-    Attributes
-    ----------
-    blocks, rows
-        That were left out so far: as often as they were to be read.
+    Attributes:
+    blocks, rows: That were left out so far: as often as they were to be read.
     """
 
     def __init__(self, source: BlockSource) -> None:
@@ -154,10 +146,8 @@ class DamageSkipper:
 class Blocks:
     """Consecutive slots of parts, a few thousand each.
 
-    Attributes
-    ----------
-    parts, starts, stops
-        ``int64``, shape (blocks,): the part, and its slots from start to stop, stop exclusive.
+    parts, starts, stops: ``int64``, shape (blocks,): the part, and its slots from start to stop,
+        stop exclusive.
     """
 
     parts: np.ndarray

@@ -21,14 +21,9 @@ Last = Literal["short", "drop", "repeat"]
 class Share:
     """The part of every step that a rank takes.
 
-    Attributes
-    ----------
-    rank, world_size
-        Which part of how many.
-    batch_rows
-        Rows of a rank; ``batch_rows * world_size`` are those of a global step.
-    last
-        What becomes of the rows that are left after the last full step.
+    rank, world_size: Which part of how many.
+    batch_rows: Rows of a rank; ``batch_rows * world_size`` are those of a global step.
+    last: What becomes of the rows that are left after the last full step.
     """
 
     rank: int

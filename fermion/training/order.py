@@ -27,12 +27,8 @@ _TICKS = 1 << 28
 class Piece(NamedTuple):
     """Slots of a window, by their places in the window's own order.
 
-    Attributes
-    ----------
-    lane, window
-        Which window.
-    start, stop
-        Places, stop exclusive.
+    lane, window: Which window.
+    start, stop: Places, stop exclusive.
     """
 
     lane: int
@@ -44,24 +40,15 @@ class Piece(NamedTuple):
 class EpochOrder:
     """The order of one epoch's slots.
 
-    Parameters
-    ----------
-    block_slots
-        ``int64``, shape (b,): slots of each block.
-    shuffle
-        ``"rows"``: of blocks and within windows; ``"blocks"``: of blocks alone; None: neither.
+    block_slots: ``int64``, shape (b,): slots of each block.
+    shuffle: ``"rows"``: of blocks and within windows; ``"blocks"``: of blocks alone; None: neither.
         (``"batches"`` has an order of its own, see `UnitOrder`.)
-    seed, epoch
-        What the random order depends on.
-    lanes
-        How many there are at most; with ``shuffle=None`` there is one.
-    window_slots
-        Slots of the windows of all lanes together.
+    seed, epoch: What the random order depends on.
+    lanes: How many there are at most; with ``shuffle=None`` there is one.
+    window_slots: Slots of the windows of all lanes together.
 
-    Attributes
-    ----------
-    total
-        How many slots there are.
+    Attributes:
+    total: How many slots there are.
     """
 
     def __init__(
@@ -125,10 +112,7 @@ class EpochOrder:
     def pieces(self, start: int, stop: int, part: tuple[int, int]) -> list[Piece]:
         """What comes between two places, arranged lane by lane, or a part of that.
 
-        Parameters
-        ----------
-        part
-            Places within that arrangement, (start, stop), stop exclusive.
+        part: Places within that arrangement, (start, stop), stop exclusive.
         """
         first, last = self.taken(start), self.taken(stop)
         ends = np.cumsum(last - first)
@@ -198,12 +182,8 @@ class _Lane:
 class UnitOrder:
     """The order of units that are never split, as many to a global step as it has room for.
 
-    Parameters
-    ----------
-    unit_rows
-        ``int64``, shape (u,): rows of each unit.
-    seed, epoch
-        What the random order depends on.
+    unit_rows: ``int64``, shape (u,): rows of each unit.
+    seed, epoch: What the random order depends on.
     """
 
     def __init__(self, unit_rows: np.ndarray, *, seed: int, epoch: int) -> None:

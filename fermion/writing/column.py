@@ -65,19 +65,12 @@ class EncodedColumn:
 class ColumnPlan:
     """What stays the same for a column from stripe to stripe.
 
-    Attributes
-    ----------
-    paths
-        Path of each DATA stream by ordinal, but for those below a list.
-    names
-        What options call each DATA stream, by ordinal: its dotted path; below a list, that of the
-        outermost list.
-    memories
-        What was chosen for each stream in the stripe before.
-    dictionaries
-        What the stripes of some DATA streams share, by ordinal.
-    is_sorted_by
-        Whether the rows are sorted by the column.
+    paths: Path of each DATA stream by ordinal, but for those below a list.
+    names: What options call each DATA stream, by ordinal: its dotted path; below a list, that of
+        the outermost list.
+    memories: What was chosen for each stream in the stripe before.
+    dictionaries: What the stripes of some DATA streams share, by ordinal.
+    is_sorted_by: Whether the rows are sorted by the column.
     """
 
     node: Node
@@ -141,17 +134,9 @@ class ColumnPlans:
 
     A wide file has few shapes, and most of its columns are written without a plan.
 
-    Attributes
-    ----------
-    shapes
-        ``uint32``, shape (columns,): the shape of each column.
-    nodes
-        The tree of each shape, under the name of its first column.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        For a type that the format cannot hold.
+    shapes: ``uint32``, shape (columns,): the shape of each column.
+    nodes: The tree of each shape, under the name of its first column.
+    Raises UnsupportedTypeError: For a type that the format cannot hold.
     """
 
     def __init__(self, schema: pa.Schema, options: WriteOptions, where: str = "schema") -> None:
@@ -208,17 +193,10 @@ def encode_column(
 ) -> EncodedColumn:
     """Shred, cut, describe and encode one column of one stripe.
 
-    Parameters
-    ----------
-    plan
-        The column's plan; its memories are updated.
-    batch_ends
-        In batch mode ``int64``, shape (batches,): rows up to the end of each batch.
-
-    Raises
-    ------
-    InvalidArgumentError
-        For nulls in a non-nullable field, or a chunk larger than the format allows.
+    plan: The column's plan; its memories are updated.
+    batch_ends: In batch mode ``int64``, shape (batches,): rows up to the end of each batch.
+    Raises InvalidArgumentError: For nulls in a non-nullable field, or a chunk larger than the
+        format allows.
     """
     streams = shred(array, plan.node)
     encoder = _Encoder(plan, streams)
@@ -413,9 +391,7 @@ Leaves = Sequence[tuple[str, Node]]
 def check_option_columns(options: WriteOptions, plans: ColumnPlans) -> None:
     """Refuse options that name what the schema lacks, or ask of a column what it cannot have.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     columns = set(plans.names) if options.column_page_bytes else set()
     for name in options.column_page_bytes:
@@ -501,15 +477,8 @@ def _check_edition(options: WriteOptions, encoding: Encoding, wanted: str) -> No
 def physical_order(names: Sequence[str], first: Sequence[str], where: str) -> Sequence[int]:
     """Ordinals of all columns in the order of their data: those named first, then the others.
 
-    Parameters
-    ----------
-    names
-        Of the schema's columns, in its order; those of one name stay together.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A name is not there, or named twice.
+    names: Of the schema's columns, in its order; those of one name stay together.
+    Raises InvalidArgumentError: A name is not there, or named twice.
     """
     if not first:
         return range(len(names))

@@ -220,12 +220,8 @@ def _check_names(index: FileIndex, schema: pa.Schema) -> None:
 class _ColumnAppender(Writer):
     """Writes a file that starts with another one's data and CMBs.
 
-    Parameters
-    ----------
-    kept
-        Ordinals of the columns to keep, in their new order.
-    schema
-        Of the columns that follow them.
+    kept: Ordinals of the columns to keep, in their new order.
+    schema: Of the columns that follow them.
     """
 
     def __init__(

@@ -41,12 +41,8 @@ from fermion.writing.log import Chunk
 class ColumnGroup:
     """Neighbours among the columns of a stripe, encoded.
 
-    Attributes
-    ----------
-    ordinals
-        ``int64``, shape (n,): the columns, in the order of their data.
-    pages, chunks
-        Of those that the kernel encoded; see `EncodedFlat`.
+    ordinals: ``int64``, shape (n,): the columns, in the order of their data.
+    pages, chunks: Of those that the kernel encoded; see `EncodedFlat`.
     """
 
     ordinals: np.ndarray
@@ -91,15 +87,12 @@ COLUMN_BYTES_MAX = SMALL_BYTES_MAX
 class FlatLimits(NamedTuple):
     """What the kernel needs to know beside the policy.
 
-    Attributes
-    ----------
-    nulls_share_min
-        Null slots are left out where there are more. Fewer than elsewhere: the kernels leave them
-        out and put them back in no time.
-    chunk_bytes_max
-        Strings whose page would have as many bytes are left: their bounds are stored in full.
-    strings_bytes_max
-        Strings of as many bytes that are mostly different are left, as they make such chunks.
+    nulls_share_min: Null slots are left out where there are more. Fewer than elsewhere: the kernels
+        leave them out and put them back in no time.
+    chunk_bytes_max: Strings whose page would have as many bytes are left: their bounds are stored
+        in full.
+    strings_bytes_max: Strings of as many bytes that are mostly different are left, as they make
+        such chunks.
     """
 
     nulls_share_min: float = 0.1
@@ -138,12 +131,8 @@ _ENCODINGS = {
 class FlatColumns(NamedTuple):
     """Columns of a stripe where the kernel finds them.
 
-    Attributes
-    ----------
-    array
-        The capsule of a record batch.
-    places
-        ``int64``, shape (columns,): the place in that batch of each column of the table.
+    array: The capsule of a record batch.
+    places: ``int64``, shape (columns,): the place in that batch of each column of the table.
     """
 
     array: object
@@ -160,15 +149,10 @@ class EncodedFlat(NamedTuple):
 class FlatWriter:
     """Encodes those columns of a table that can be encoded the short way.
 
-    Parameters
-    ----------
-    options
-        How to write; some leave no column to be encoded so.
+    options: How to write; some leave no column to be encoded so.
 
-    Attributes
-    ----------
-    policy
-        What the kernel goes by: of `POLICY`, shape (1,).
+    Attributes:
+    policy: What the kernel goes by: of `POLICY`, shape (1,).
     """
 
     def __init__(self, plans: ColumnPlans, options: WriteOptions) -> None:
@@ -233,10 +217,7 @@ class FlatWriter:
     def encode(self, columns: FlatColumns, ordinals: np.ndarray) -> EncodedFlat:
         """Some columns of a stripe; any number of threads may call this.
 
-        Parameters
-        ----------
-        ordinals
-            ``int64``, shape (n,): the columns.
+        ordinals: ``int64``, shape (n,): the columns.
         """
         chunks = np.zeros((len(ordinals), len(Chunk)), np.int64)
         known = np.flatnonzero(self._letters[ordinals])

@@ -76,10 +76,7 @@ class ColumnLog:
 class _Stripe(NamedTuple):
     """Columns of one stripe.
 
-    Attributes
-    ----------
-    chunks
-        ``int64``, shape (columns, 8): see `Chunk`; zeros for the others.
+    chunks: ``int64``, shape (columns, 8): see `Chunk`; zeros for the others.
     """
 
     rows: int
@@ -114,12 +111,8 @@ class FileLog:
     def add_flat(self, ordinals: np.ndarray, chunks: np.ndarray) -> None:
         """Note columns of the stripe that the kernel encoded.
 
-        Parameters
-        ----------
-        ordinals
-            ``int64``, shape (n,).
-        chunks
-            ``int64``, shape (n, 8): see `Chunk`; offsets are those in the file.
+        ordinals: ``int64``, shape (n,).
+        chunks: ``int64``, shape (n, 8): see `Chunk`; offsets are those in the file.
         """
         self._stripes[-1].chunks[ordinals] = chunks
 
@@ -149,12 +142,9 @@ class FileLog:
     def blocks(self) -> tuple[bytearray, np.ndarray]:
         """The CMBs of all columns.
 
-        Returns
-        -------
-        bytearray
-            The CMBs end to end, bound to no place.
-        np.ndarray
-            ``int64``, shape (columns,): bytes of each, 0 for a column that is null in all rows.
+        Returns bytearray: The CMBs end to end, bound to no place.
+        Returns np.ndarray: ``int64``, shape (columns,): bytes of each, 0 for a column that is null
+            in all rows.
         """
         shape = len(self._stripes), len(self._plans), len(Chunk)
         chunks = np.array([stripe.chunks for stripe in self._stripes], np.int64).reshape(shape)
@@ -220,10 +210,7 @@ class WrittenStatistics(Mapping[Path, ColumnStatistics]):
 def page_starts(chunks: np.ndarray) -> tuple[np.ndarray, int]:
     """Where the pages of columns that the kernel encoded start: ``int64``; and where they end.
 
-    Parameters
-    ----------
-    chunks
-        ``int64``, shape (n, 8), at least one: see `Chunk`.
+    chunks: ``int64``, shape (n, 8), at least one: see `Chunk`.
     """
     offsets, data = chunks[:, Chunk.OFFSET], chunks[:, Chunk.DATA_BYTES]
     validity = np.where(data > 0, chunks[:, Chunk.VALIDITY_BYTES], 0)
@@ -234,10 +221,7 @@ def page_starts(chunks: np.ndarray) -> tuple[np.ndarray, int]:
 def flat_column(plan: ColumnPlan, chunk: np.ndarray, rows: int) -> WrittenColumn:
     """What `FileLog.add` would keep of a column that the kernel encoded.
 
-    Parameters
-    ----------
-    chunk
-        ``int64``, shape (8,): see `Chunk`.
+    chunk: ``int64``, shape (8,): see `Chunk`.
     """
     node = plan.node
     validity_bytes, data_bytes, minimum, maximum, nulls, flags, nans, offset = chunk.tolist()

@@ -44,17 +44,11 @@ FILE_STATISTICS_COLUMNS_MAX = 1000
 class FileContents:
     """What a file's metadata says.
 
-    Attributes
-    ----------
-    schema_area
-        The schema as it is stored.
-    batch_records
-        Of the streams of the batch column: three if it has positions, else two; None outside
-        batch mode.
-    identity
-        What tells the file from others; its place key binds checksums to their places.
-    sort_order, ordered_dictionaries
-        The sections of these names; empty: none.
+    schema_area: The schema as it is stored.
+    batch_records: Of the streams of the batch column: three if it has positions, else two; None
+        outside batch mode.
+    identity: What tells the file from others; its place key binds checksums to their places.
+    sort_order, ordered_dictionaries: The sections of these names; empty: none.
     """
 
     schema: pa.Schema
@@ -72,14 +66,8 @@ class FileContents:
     def build(self, cmb_offset: int) -> tuple[bytearray, int]:
         """Everything from the CMB area to the end of the file.
 
-        Parameters
-        ----------
-        cmb_offset
-            Where it goes in the file; a multiple of 8.
-
-        Returns
-        -------
-        The bytes, and how many of them follow the CMB area.
+        cmb_offset: Where it goes in the file; a multiple of 8.
+        Returns: The bytes, and how many of them follow the CMB area.
         """
         cmbs, lengths = self.log.blocks()
         has_positions = self.batch_records is not None and len(self.batch_records) > 2
@@ -137,12 +125,8 @@ def blank_footer(
 ) -> Footer:
     """A footer that does not say yet where what follows the CMB area is.
 
-    Parameters
-    ----------
-    cmbs
-        Offset and length of the CMB area.
-    columns
-        How many there are, and how many system columns behind them.
+    cmbs: Offset and length of the CMB area.
+    columns: How many there are, and how many system columns behind them.
     """
     (cmb_offset, cmb_length), (num_columns, num_system_columns) = cmbs, columns
     incompat |= Incompat.PLACED if identity.place_key else 0
@@ -175,14 +159,9 @@ def build_end(
 ) -> bytes:
     """Tail region, section directory and footer: all that follows the CMB area.
 
-    Parameters
-    ----------
-    footer
-        A `blank_footer`; where things are is filled in.
-    sections
-        Those that are empty are left out, but for the stripe table.
-    cit
-        Empty for a file without one.
+    footer: A `blank_footer`; where things are is filled in.
+    sections: Those that are empty are left out, but for the stripe table.
+    cit: Empty for a file without one.
     """
     start = footer.tail_offset
     tail, places = bytearray(padded(schema_area)), {}
@@ -219,17 +198,10 @@ def build_stripe_table(stripe_rows: Sequence[int]) -> bytes:
 def key_value_texts(given: Any) -> dict[str, str]:
     """The user's metadata as the section KEY_VALUE holds them: text, whatever was passed.
 
-    Parameters
-    ----------
-    given
-        A mapping of text or bytes to text or bytes, or None.
-
-    Raises
-    ------
-    TypeError
-        It is no mapping, or a key or a value is neither text nor bytes.
-    InvalidArgumentError
-        Bytes are not UTF-8, text has halves of surrogate pairs, or a key comes as both.
+    given: A mapping of text or bytes to text or bytes, or None.
+    Raises TypeError: It is no mapping, or a key or a value is neither text nor bytes.
+    Raises InvalidArgumentError: Bytes are not UTF-8, text has halves of surrogate pairs, or a key
+        comes as both.
     """
     if given is None:
         return {}

@@ -31,10 +31,7 @@ _Path = tuple[tuple[int, str], ...]
 class _Counted:
     """What a stripe holds at one path.
 
-    Attributes
-    ----------
-    known
-        Dictionaries of these whose lengths are counted; they may have values in common.
+    known: Dictionaries of these whose lengths are counted; they may have values in common.
     """
 
     rows: int = 0
@@ -64,17 +61,11 @@ class _Counted:
 class StripeLimits:
     """Counts what a stripe's batches hold of values that narrow integers number.
 
-    Parameters
-    ----------
-    limited
-        Ordinals of the columns for which `is_limited` holds.
-    ordered
-        The trees of the columns whose ordered dictionaries are to be joined, by ordinal.
+    limited: Ordinals of the columns for which `is_limited` holds.
+    ordered: The trees of the columns whose ordered dictionaries are to be joined, by ordinal.
 
-    Attributes
-    ----------
-    kept
-        Ordinals of the columns whose arrays are kept until the stripe ends, or the file.
+    Attributes:
+    kept: Ordinals of the columns whose arrays are kept until the stripe ends, or the file.
     """
 
     def __init__(
@@ -93,10 +84,8 @@ class StripeLimits:
     def add(self, batches: Iterable[pa.RecordBatch]) -> str | None:
         """Count batches that are to be in the stripe, too.
 
-        Returns
-        -------
-        None, or what does not fit: the column and its counts, or that orders differ. Nothing is
-        counted then.
+        Returns: None, or what does not fit: the column and its counts, or that orders differ.
+            Nothing is counted then.
         """
         batches = list(batches) if self._columns or self._orders.nodes else ()
         counted = {path: each.copy() for path, each in self._counted.items()}

@@ -45,14 +45,9 @@ changes."""
 class ListChange:
     """A change of some rows, to be made on any snapshot of the list.
 
-    Attributes
-    ----------
-    keys
-        Those that it is about: their rows are read. None, or none: all rows.
-    decide
-        See `Decide`.
-    also
-        What other rows it is about. Then it depends on all rows that others write.
+    keys: Those that it is about: their rows are read. None, or none: all rows.
+    decide: See `Decide`.
+    also: What other rows it is about. Then it depends on all rows that others write.
     """
 
     keys: Rows | None
@@ -129,17 +124,10 @@ class KeyedList:
     ) -> None:
         """Change rows, as one commit, or none if nothing changes.
 
-        Parameters
-        ----------
-        keys, also
-            That the change is about, and other rows that it is about; no keys: all rows.
-        decide
-            What to write where these rows are as given; called again where others come first. What
-            it raises ends the change, with nothing written.
-
-        Raises
-        ------
-        CommitConflict, CommitStateUnknown
+        keys, also: That the change is about, and other rows that it is about; no keys: all rows.
+        decide: What to write where these rows are as given; called again where others come first.
+            What it raises ends the change, with nothing written.
+        Raises CommitConflict, CommitStateUnknown.
         """
         table = self._known() or self._made()
         change = ListChange(keys, self._key, decide, also)

@@ -39,10 +39,7 @@ _DIRECTORY = re.compile(r"(?!\.)[^/\\:?#%*\[\]\x00-\x1f\x7f]+")
 class TableName:
     """The name of a table.
 
-    Attributes
-    ----------
-    namespace
-        Its parts; none: the warehouse itself.
+    namespace: Its parts; none: the warehouse itself.
     """
 
     namespace: tuple[str, ...]
@@ -60,13 +57,9 @@ class TableName:
 def table_name(value: Name, parameter: str = "name") -> TableName:
     """The name of a table, checked.
 
-    Raises
-    ------
-    TypeError
-        Neither text nor texts.
-    InvalidArgumentError
-        A part is empty, too long or holds control characters; a part of the namespace can't be
-        the name of a directory; or the name is the catalog's own.
+    Raises TypeError: Neither text nor texts.
+    Raises InvalidArgumentError: A part is empty, too long or holds control characters; a part of
+        the namespace can't be the name of a directory; or the name is the catalog's own.
     """
     *namespace, name = _parts(value, parameter)
     found = TableName(_checked_namespace(namespace, parameter), name)

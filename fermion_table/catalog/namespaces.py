@@ -23,10 +23,7 @@ NAMES_SHOWN = 5
 class Namespaces:
     """The namespaces of a warehouse.
 
-    Parameters
-    ----------
-    warehouse, names
-        Where they lie, and the list of tables.
+    warehouse, names: Where they lie, and the list of tables.
     """
 
     def __init__(self, warehouse: Warehouse, names: TableList) -> None:
@@ -36,9 +33,7 @@ class Namespaces:
     def require(self, parts: tuple[str, ...]) -> None:
         """Refuse a namespace that is not there.
 
-        Raises
-        ------
-        TableNotFound
+        Raises TableNotFound.
         """
         if not self._names.has_namespace(parts) and not self._has_folder(parts):
             raise self._missing(parts)

@@ -111,10 +111,7 @@ class _Repair:
     def _true(self, row: CatalogRow, going: Set[str]) -> CatalogRow | None:
         """A row as it should be; None if it should not be there.
 
-        Parameters
-        ----------
-        going
-            Where files of dropped tables lie, which somebody may be deleting just now.
+        going: Where files of dropped tables lie, which somebody may be deleting just now.
         """
         if row.kind == "namespace":
             return row

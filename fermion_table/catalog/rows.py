@@ -38,10 +38,7 @@ Key = tuple[str, str]
 class DroppedFiles:
     """A table that was dropped, and whose files are there.
 
-    Attributes
-    ----------
-    table_uuid, path
-        Which it is, and where it lies (see `CatalogRow.path`).
+    table_uuid, path: Which it is, and where it lies (see `CatalogRow.path`).
     """
 
     table_uuid: str
@@ -53,22 +50,14 @@ class DroppedFiles:
 class CatalogRow:
     """What the catalog knows of a name.
 
-    Attributes
-    ----------
-    namespace, name
-        The key; the name of a namespace's own row is empty.
-    kind
-        ``table``; ``namespace``; or ``unused``: no table has the name, but one had.
-    table_uuid, path
-        The table, and where it lies: relative to the warehouse, or its location elsewhere.
-    created
-        When the table was put into the list.
-    properties
-        For later use.
-    directories
-        How many directories of its own the name has used (see `names.directory_of`).
-    dropped
-        Tables that had the name, and were dropped without purge.
+    namespace, name: The key; the name of a namespace's own row is empty.
+    kind: ``table``; ``namespace``; or ``unused``: no table has the name, but one had.
+    table_uuid, path: The table, and where it lies: relative to the warehouse, or its location
+        elsewhere.
+    created: When the table was put into the list.
+    properties: For later use.
+    directories: How many directories of its own the name has used (see `names.directory_of`).
+    dropped: Tables that had the name, and were dropped without purge.
     """
 
     namespace: str
@@ -100,10 +89,7 @@ def time_now() -> datetime:
 def rows_of(data: pa.Table | pa.RecordBatch) -> list[CatalogRow]:
     """Rows from Arrow.
 
-    Raises
-    ------
-    CorruptMetadata
-        A row of the list is of no known kind, or a table without a path.
+    Raises CorruptMetadata: A row of the list is of no known kind, or a table without a path.
     """
     return [_row_of(values) for values in data.to_pylist()]
 

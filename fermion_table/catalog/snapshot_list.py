@@ -45,15 +45,11 @@ SnapshotKey = tuple[str, str, str]
 class SnapshotRow:
     """A catalog snapshot, or a table in it.
 
-    Attributes
-    ----------
-    namespace, name
-        Of the table; empty in the snapshot's own row.
-    state, id, created, message, table_count
-        Of the snapshot, in its own row. The id tells it from others of the name.
-    table_uuid, path, snapshot_id, hash
-        Of the table: which it is, where it lies, and its snapshot, which is not known while the
-        catalog snapshot is being created.
+    namespace, name: Of the table; empty in the snapshot's own row.
+    state, id, created, message, table_count: Of the snapshot, in its own row. The id tells it from
+        others of the name.
+    table_uuid, path, snapshot_id, hash: Of the table: which it is, where it lies, and its snapshot,
+        which is not known while the catalog snapshot is being created.
     """
 
     snapshot: str
@@ -83,10 +79,7 @@ class SnapshotRow:
 def snapshot_rows_of(data: pa.Table) -> list[SnapshotRow]:
     """Rows from Arrow.
 
-    Raises
-    ------
-    CorruptMetadata
-        A row without what a row of its kind must have.
+    Raises CorruptMetadata: A row without what a row of its kind must have.
     """
     rows = [SnapshotRow(**values) for values in data.select(SNAPSHOT_SCHEMA.names).to_pylist()]
     for row in rows:
@@ -150,14 +143,9 @@ class SnapshotList:
     ) -> None:
         """Change a snapshot and its tables, as one commit, or none if nothing changes.
 
-        Parameters
-        ----------
-        decide
-            What to write, given that row as it is, or none; called again where others come first.
-
-        Raises
-        ------
-        CommitConflict, CommitStateUnknown
+        decide: What to write, given that row as it is, or none; called again where others come
+            first.
+        Raises CommitConflict, CommitStateUnknown.
         """
 
         def made(data: pa.Table, is_new: bool) -> pa.RecordBatch:

@@ -36,12 +36,8 @@ def _all(data: pa.Table) -> pa.ChunkedArray:
 class OtherRows:
     """Rows of the list that a change is about, but not because of their keys.
 
-    Attributes
-    ----------
-    filter
-        A filter that selects them, and may select more.
-    chosen
-        Which of the rows that it selects they are: bool, one a row.
+    filter: A filter that selects them, and may select more.
+    chosen: Which of the rows that it selects they are: bool, one a row.
     """
 
     filter: Expression
@@ -106,12 +102,8 @@ class TableList:
     def tables(self, namespace: str | None, pattern: str | None) -> list[str]:
         """The names of tables, ascending.
 
-        Parameters
-        ----------
-        namespace
-            Only those in it, not in namespaces below; None: all.
-        pattern
-            What the last part of the name is like, with ``*`` and ``?``; None: anything.
+        namespace: Only those in it, not in namespaces below; None: all.
+        pattern: What the last part of the name is like, with ``*`` and ``?``; None: anything.
         """
         found = self._scanned(["namespace", "name", "kind"])
         found = found.filter(pc.equal(found["kind"], "table"))
@@ -143,17 +135,11 @@ class TableList:
     ) -> None:
         """Change rows, as one commit.
 
-        Parameters
-        ----------
-        keys, also
-            Of the rows that the change is about, and other rows that it is about; None: all.
-        decide
-            See `DecideRows`. Called again where others have changed these rows meanwhile; what it
-            raises ends the change, with nothing written.
-
-        Raises
-        ------
-        CommitConflict, CommitStateUnknown
+        keys, also: Of the rows that the change is about, and other rows that it is about; None:
+            all.
+        decide: See `DecideRows`. Called again where others have changed these rows meanwhile; what
+            it raises ends the change, with nothing written.
+        Raises CommitConflict, CommitStateUnknown.
         """
 
         def made(data: pa.Table, is_new: bool) -> pa.RecordBatch | None:

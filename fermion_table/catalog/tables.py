@@ -50,12 +50,8 @@ NAMES_COMPARED_MAX = 5_000
 class Placed:
     """Where the table of a name lies.
 
-    Attributes
-    ----------
-    path
-        See `CatalogRow.path`.
-    row
-        The name's row in the list. If it names no table, or there is none, the table lies in the
+    path: See `CatalogRow.path`.
+    row: The name's row in the list. If it names no table, or there is none, the table lies in the
         directory of the name and is not in the list.
     """
 
@@ -72,10 +68,8 @@ class Placed:
 class Tables:
     """The tables of a warehouse, by name.
 
-    Parameters
-    ----------
-    warehouse, names, snapshots
-        Where they lie, the list of them, and that of the catalog's snapshots, which hold some.
+    warehouse, names, snapshots: Where they lie, the list of them, and that of the catalog's
+        snapshots, which hold some.
     """
 
     def __init__(self, warehouse: Warehouse, names: TableList, snapshots: SnapshotList) -> None:
@@ -91,10 +85,7 @@ class Tables:
     def required(self, name: TableName) -> Placed:
         """The same.
 
-        Raises
-        ------
-        TableNotFound
-            Names the closest ones.
+        Raises TableNotFound: Names the closest ones.
         """
         found = self.find(name)
         if found is None:
@@ -255,10 +246,7 @@ class Tables:
         The name is as new if that was the only directory that it has used. In another one, or in
         that of a table that was renamed since, somebody may be deleting files just now.
 
-        Parameters
-        ----------
-        path
-            The directory that is free now.
+        path: The directory that is free now.
         """
         gone = set(files)
         is_own = path == directory_of(name)
@@ -365,9 +353,7 @@ class Tables:
 
         So is a directory in which other tables lie, or a warehouse.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
         holding = self._snapshots.holding(uuid_of(placed.store) or "")
         if holding:
@@ -439,10 +425,7 @@ def _created(
 def _opened(name: TableName, store: AtomicStore, snapshot: Snapshot) -> Table:
     """A table that was just made.
 
-    Raises
-    ------
-    TableNotFound
-        Another client has dropped it with its files since.
+    Raises TableNotFound: Another client has dropped it with its files since.
     """
     try:
         return Table(store, snapshot)

@@ -29,13 +29,9 @@ LOOKS_AT_ONCE = 16
 class FoundTable:
     """A table in a directory of a warehouse.
 
-    Attributes
-    ----------
-    name
-        That its directory says; of one in the catalog's own directory the one that it was made
+    name: That its directory says; of one in the catalog's own directory the one that it was made
         under. None: it says none.
-    table_uuid
-        Of its snapshot 0; None: that can't be read.
+    table_uuid: Of its snapshot 0; None: that can't be read.
     """
 
     path: str
@@ -63,13 +59,9 @@ class FoundTable:
 class Found:
     """What lies in a warehouse.
 
-    Attributes
-    ----------
-    tables, namespaces
-        Those with names; namespaces by their parts.
-    nameless
-        Tables in the catalog's own directory of which nothing says a name, or one that another
-        table has.
+    tables, namespaces: Those with names; namespaces by their parts.
+    nameless: Tables in the catalog's own directory of which nothing says a name, or one that
+        another table has.
     """
 
     tables: list[FoundTable] = field(default_factory=list)
@@ -80,10 +72,7 @@ class Found:
 def walk(warehouse: Warehouse) -> Found:
     """Look for tables in all directories but those of tables.
 
-    Raises
-    ------
-    OSError
-        A directory can't be listed.
+    Raises OSError: A directory can't be listed.
     """
     found = Found()
     with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:

@@ -29,10 +29,7 @@ from fermion_table.storage.store import (
 class Folder:
     """A directory of a warehouse.
 
-    Attributes
-    ----------
-    is_link
-        Whether it is a symbolic link to a directory.
+    is_link: Whether it is a symbolic link to a directory.
     """
 
     name: str
@@ -42,12 +39,8 @@ class Folder:
 class Warehouse:
     """A directory with tables.
 
-    Parameters
-    ----------
-    location
-        A local path or a URL; need not exist.
-    storage_options, durability, access
-        As for `Table.create` and `Table.open`.
+    location: A local path or a URL; need not exist.
+    storage_options, durability, access: As for `Table.create` and `Table.open`.
     """
 
     def __init__(
@@ -88,10 +81,7 @@ class Warehouse:
     def location_of(self, path: str) -> str | Path:
         """Where a table lies, by its path in the warehouse or its location elsewhere.
 
-        Raises
-        ------
-        UnsafeStorage
-            A path that leaves the warehouse.
+        Raises UnsafeStorage: A path that leaves the warehouse.
         """
         if is_outside(path):
             return path

@@ -43,19 +43,13 @@ from fermion_table.storage.store import AtomicStore
 class ChangeStep:
     """What one commit, or several at once, changed.
 
-    Attributes
-    ----------
-    snapshot_id, time_ms
-        What the rows say made the change.
-    added, removed
-        Entries; one of the same file in both had other rows deleted.
-    before, after
-        The states that it leads from and to; of an append table its files tell enough.
-    touched
-        Fewer files that hold all keys whose rows differ; None: those added and removed do.
-    shows_others
-        Whether the states have other columns of those asked for, as some were dropped or came back:
-        then all rows of files that stay have changed, too, and all files are added and removed.
+    snapshot_id, time_ms: What the rows say made the change.
+    added, removed: Entries; one of the same file in both had other rows deleted.
+    before, after: The states that it leads from and to; of an append table its files tell enough.
+    touched: Fewer files that hold all keys whose rows differ; None: those added and removed do.
+    shows_others: Whether the states have other columns of those asked for, as some were dropped or
+        came back: then all rows of files that stay have changed, too, and all files are added and
+        removed.
     """
 
     snapshot_id: int
@@ -79,13 +73,9 @@ def commits_between(
 ) -> list[Snapshot]:
     """The snapshots after one up to another, oldest first.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The end does not descend from the start; or a commit between them left out files that were
-        missing.
-    VersionNotFound
-        Snapshots between them have expired.
+    Raises InvalidArgumentError: The end does not descend from the start; or a commit between them
+        left out files that were missing.
+    Raises VersionNotFound: Snapshots between them have expired.
     """
     snapshots: list[Snapshot] = []
     for snapshot in walk(store, end, branch=branch, to_changelogs=True):
@@ -243,20 +233,12 @@ class TreeChanges:
 class ChangePlanner:
     """Divides commits into splits.
 
-    Attributes
-    ----------
-    store, schemas
-        Of the table: its schemas by id.
-    key
-        Of a primary-key table.
-    prune
-        See `Prune`; of a primary-key table by the key's columns.
-    shows_others
-        See `ChangeStep`.
-    producer
-        What has recorded changes that are read instead of states.
-    apart
-        Whether each place is a split of its own, however small.
+    store, schemas: Of the table: its schemas by id.
+    key: Of a primary-key table.
+    prune: See `Prune`; of a primary-key table by the key's columns.
+    shows_others: See `ChangeStep`.
+    producer: What has recorded changes that are read instead of states.
+    apart: Whether each place is a split of its own, however small.
     """
 
     store: AtomicStore
@@ -383,12 +365,8 @@ class ChangePlanner:
     ) -> Iterator[ChangeSplit]:
         """Some commits, divided by the places of their files.
 
-        Parameters
-        ----------
-        states
-            The state before, and the commits, with the files that count.
-        place_of
-            Files of one place stay together; None: those of a tree.
+        states: The state before, and the commits, with the files that count.
+        place_of: Files of one place stay together; None: those of a tree.
         """
         if place_of is None:
             place_of = self._tree_of([files for _, files in states])

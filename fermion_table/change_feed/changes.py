@@ -326,9 +326,7 @@ class ChangeScan(ArrowRows):
     def _check_key(self, step: ChangeStep) -> None:
         """Refuse a step on one of whose sides the rows have another primary key, or none.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
         now = self.snapshot
         sides = ((step.before, step.removed), (step.after, (*step.removed, *step.added)))

@@ -34,16 +34,11 @@ INSERT, BEFORE, AFTER, DELETE = CHANGE_NAMES
 class KeyedChanges:
     """Compares states of a table, key by key.
 
-    Parameters
-    ----------
-    schemas
-        Those of its files, by id.
-    schema
-        What rows are read under.
-    columns, filter
-        As of a scan. Both states are compared as if other rows and columns did not exist.
-    merges_level0
-        Whether level 0 counts whatever `deletion_vectors.merge_on_read` says.
+    schemas: Those of its files, by id.
+    schema: What rows are read under.
+    columns, filter: As of a scan. Both states are compared as if other rows and columns did not
+        exist.
+    merges_level0: Whether level 0 counts whatever `deletion_vectors.merge_on_read` says.
     """
 
     def __init__(
@@ -93,14 +88,9 @@ class KeyedChanges:
 
         Rows that went come first. Of updates the rows before and after are in the same order.
 
-        Parameters
-        ----------
-        before, after
-            Snapshots of tables of the same primary key.
-        keys
-            The key's columns; no key twice.
-        keeps_equal
-            Whether rows that the states have in common are updates, too.
+        before, after: Snapshots of tables of the same primary key.
+        keys: The key's columns; no key twice.
+        keeps_equal: Whether rows that the states have in common are updates, too.
         """
         old, old_keys = self._rows(before, keys)
         new, new_keys = self._rows(after, keys)
@@ -142,10 +132,7 @@ class KeyedChanges:
 def distinct_keys(batches: Iterable[pa.RecordBatch], key: PrimaryKey) -> Iterator[pa.RecordBatch]:
     """The distinct keys of rows in the order of keys, `KEYS_AT_ONCE` a batch.
 
-    Parameters
-    ----------
-    batches
-        The key's columns.
+    batches: The key's columns.
     """
     columns, keys = [], []
     for batch in batches:

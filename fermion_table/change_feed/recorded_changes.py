@@ -29,10 +29,7 @@ from fermion_table.storage.store import AtomicStore
 class RecordedChanges:
     """Reads the changelog files of a primary-key table.
 
-    Parameters
-    ----------
-    snapshot
-        Under whose schema rows are read.
+    snapshot: Under whose schema rows are read.
     """
 
     def __init__(
@@ -59,13 +56,9 @@ class RecordedChanges:
     ) -> Iterator[tuple[pa.Array, pa.RecordBatch]]:
         """The changes in some files, in their order: what each is, and the rows.
 
-        Parameters
-        ----------
-        producer
-            What has recorded them. Of all but ``input`` an update one of whose rows the filter
-            does not select is a deletion or an insertion.
-        without
-            Keys whose changes are left out (`PrimaryKey.keys`).
+        producer: What has recorded them. Of all but ``input`` an update one of whose rows the
+            filter does not select is a deletion or an insertion.
+        without: Keys whose changes are left out (`PrimaryKey.keys`).
         """
         scan = FileScan(
             store=self._store,

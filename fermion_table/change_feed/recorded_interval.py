@@ -41,10 +41,7 @@ ReadKeys = Callable[[Sequence[Entry]], Iterable[pa.RecordBatch]]
 def settled_files(entries: Iterable[Entry], producer: Producer) -> tuple[list[Entry], list[Entry]]:
     """The files of a state that the changelog tells of, and the others.
 
-    Parameters
-    ----------
-    producer
-        ``lookup`` or ``full_compaction``.
+    producer: ``lookup`` or ``full_compaction``.
     """
     listed = list(entries)
     lowest: dict[tuple[Any, ...], int] = {}
@@ -63,10 +60,7 @@ def settled_files(entries: Iterable[Entry], producer: Producer) -> tuple[list[En
 def state_of(snapshot: Snapshot, entries: Iterable[Entry], name: str) -> Snapshot:
     """A snapshot as if it held only some of its files.
 
-    Parameters
-    ----------
-    name
-        Tells this state from the others of the snapshot.
+    name: Tells this state from the others of the snapshot.
     """
     return msgspec.structs.replace(
         snapshot, manifests=(), tail=tuple(entries), hash=f"{snapshot.hash} {name}"
@@ -100,10 +94,7 @@ def _has_recorded(snapshot: Snapshot, producer: Producer) -> bool:
 class RecordedInterval:
     """The commits between two snapshots, and what they have recorded.
 
-    Attributes
-    ----------
-    start, snapshots
-        The first state, and the commits after it up to the last.
+    start, snapshots: The first state, and the commits after it up to the last.
     """
 
     store: AtomicStore
@@ -132,17 +123,9 @@ class RecordedInterval:
     def read(self, changes: RecordedChanges, keyed: KeyedChanges, read_keys: ReadKeys) -> Found:
         """The changes; replayed on the first state they give the last.
 
-        Parameters
-        ----------
-        changes, keyed
-            Read changelog files, and compare states.
-        read_keys
-            See `ReadKeys`.
-
-        Raises
-        ------
-        VersionNotFound
-            Data that is needed beside changelog files has expired.
+        changes, keyed: Read changelog files, and compare states.
+        read_keys: See `ReadKeys`.
+        Raises VersionNotFound: Data that is needed beside changelog files has expired.
         """
         end = self.snapshots[-1]
         with until_expiry(self.store, self.start):

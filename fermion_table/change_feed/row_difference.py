@@ -24,15 +24,9 @@ def rows_apart(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows left when each row of one is struck out together with an equal row of the other.
 
-    Parameters
-    ----------
-    one, other
-        Batches of one schema.
-
-    Returns
-    -------
-    Row numbers, counted through the batches of one and of the other, ``int64``, ascending. Of
-    equal rows the last are left.
+    one, other: Batches of one schema.
+    Returns: Row numbers, counted through the batches of one and of the other, ``int64``, ascending.
+        Of equal rows the last are left.
     """
     codes = row_codes([*one, *other])
     count = int(codes.max(initial=NULL_CODE)) + 1

@@ -27,10 +27,7 @@ from fermion_table.storage.store import AtomicStore, access_of
 def verify_table(store: AtomicStore, *, data: bool = False) -> VerifyReport:
     """Check a table that need not open (see `Table.verify`).
 
-    Raises
-    ------
-    TableNotFound
-        No snapshot at all.
+    Raises TableNotFound: No snapshot at all.
     """
     if not data:
         return verify(store)

@@ -36,9 +36,7 @@ LostDeletions = Literal["leave_out", "show"]
 def check_lost_deletions(value: object) -> LostDeletions | None:
     """A `LostDeletions`, or None.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError
+    Raises TypeError, InvalidArgumentError.
     """
     if value is None or value == "leave_out" or value == "show":
         return value
@@ -49,10 +47,8 @@ def check_lost_deletions(value: object) -> LostDeletions | None:
 class StoredFiles:
     """Tells which files of entries are stored, from one listing; asks again for those it lacks.
 
-    Parameters
-    ----------
-    looks_outside
-        Whether files of other tables (a clone's) are looked at too; otherwise they count as stored.
+    looks_outside: Whether files of other tables (a clone's) are looked at too; otherwise they count
+        as stored.
     """
 
     def __init__(self, store: AtomicStore, *, looks_outside: bool) -> None:
@@ -70,10 +66,7 @@ class StoredFiles:
     def problem(self, path: str, size: int) -> str | None:
         """Why bytes up to `size` of a file can't be read, in words; None if they are there.
 
-        Raises
-        ------
-        OSError
-            The table's own storage does not tell.
+        Raises OSError: The table's own storage does not tell.
         """
         if self._sizes.get(path, -1) >= size:
             return None
@@ -103,18 +96,13 @@ class StoredFiles:
 class Losses:
     """What a snapshot lacks, and the entries that a snapshot without it has.
 
-    Attributes
-    ----------
-    removed, added
-        Entries that change, as they are and as they become; those left out are only removed.
-    told
-        Each file, and what is lost with it, in words.
-    undecided
-        Deletion vectors that somebody has to decide about, in words; their entries stay.
-    rows
-        Rows that were not deleted, of entries that are left out.
-    data_files, column_files, deletion_vectors
-        How many files of each kind are left out or done without.
+    removed, added: Entries that change, as they are and as they become; those left out are only
+        removed.
+    told: Each file, and what is lost with it, in words.
+    undecided: Deletion vectors that somebody has to decide about, in words; their entries stay.
+    rows: Rows that were not deleted, of entries that are left out.
+    data_files, column_files, deletion_vectors: How many files of each kind are left out or done
+        without.
     """
 
     snapshot: Snapshot
@@ -161,12 +149,9 @@ def find_losses(
 ) -> Losses:
     """What of a snapshot is not stored any more.
 
-    Parameters
-    ----------
-    snapshot
-        Whose metadata can be read.
-    lost_deletions
-        What becomes of data files without their deletion vector; None: they stay as they are.
+    snapshot: Whose metadata can be read.
+    lost_deletions: What becomes of data files without their deletion vector; None: they stay as
+        they are.
     """
     search = _Search(store, snapshot, files, lost_deletions)
     for entry in live_entries(store, snapshot, keep_unknown=True):
@@ -183,13 +168,9 @@ def publish_without(
 ) -> tuple[Snapshot, Losses]:
     """Publish a snapshot of a branch that leaves out what is not stored.
 
-    Returns
-    -------
-    The newest snapshot, and what it was made without: nothing, if another repair was faster.
-
-    Raises
-    ------
-    CommitConflict, CommitStateUnknown, UnsupportedFeature, OSError
+    Returns: The newest snapshot, and what it was made without: nothing, if another repair was
+        faster.
+    Raises CommitConflict, CommitStateUnknown, UnsupportedFeature, OSError.
     """
     found = Losses(snapshot=snapshot)
 

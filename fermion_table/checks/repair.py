@@ -180,9 +180,7 @@ class Choice:
     def checked(cls, dry_run: Any, leave_out_missing: Any, lost_deletions: Any) -> Choice:
         """What a caller wants.
 
-        Raises
-        ------
-        TypeError, InvalidArgumentError
+        Raises TypeError, InvalidArgumentError.
         """
         choice = cls(
             dry_run=check_bool(dry_run, "dry_run"),
@@ -239,9 +237,7 @@ class _Repair:
     def repair_branch(self, branch: str) -> Snapshot | None:
         """Repair the newest snapshots of a branch, then its pointer files and markers.
 
-        Returns
-        -------
-        The newest snapshot; None if it can't be read.
+        Returns: The newest snapshot; None if it can't be read.
         """
         ids = list_ids(self.store, branch)
         self._repair_markers(branch, ids[-1] if ids else self._left_at(branch))

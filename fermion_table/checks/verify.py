@@ -52,15 +52,8 @@ from fermion_table.storage.store import AtomicStore
 def check_trees(entries: Iterable[Entry]) -> Iterator[CorruptMetadata]:
     """What is wrong with the trees of a table: each run has files without keys in common.
 
-    Parameters
-    ----------
-    entries
-        Live files, with what they inherit; those without a bucket belong to no tree.
-
-    Yields
-    ------
-    CorruptMetadata
-        Names the file, or the run; one a tree.
+    entries: Live files, with what they inherit; those without a bucket belong to no tree.
+    Yields: Names the file, or the run; one a tree.
     """
     trees: dict[tuple[Any, ...], list[TreeFile]] = {}
     for entry in entries:
@@ -102,10 +95,7 @@ ManifestKey = tuple[str, str, int, int]
 class Problem:
     """One object that is not what its referrer, or the format, says.
 
-    Attributes
-    ----------
-    path
-        The object, relative to the table.
+    path: The object, relative to the table.
     """
 
     path: str
@@ -171,19 +161,10 @@ def verify(
 
     Nothing is taken from a cache. Each object is read once, data files only measured.
 
-    Parameters
-    ----------
-    branch
-        Only this branch; None for main, every other branch, and the tags' copies.
-    check_file
-        Looks into a data file and says what is wrong with it, in words.
-    external
-        Whether files of other tables (a clone's) are looked at too.
-
-    Raises
-    ------
-    TableNotFound
-        No snapshot at all.
+    branch: Only this branch; None for main, every other branch, and the tags' copies.
+    check_file: Looks into a data file and says what is wrong with it, in words.
+    external: Whether files of other tables (a clone's) are looked at too.
+    Raises TableNotFound: No snapshot at all.
     """
     if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")

@@ -45,10 +45,7 @@ def add_watch(parser: argparse.ArgumentParser, interval: str) -> None:
 def every(arguments: argparse.Namespace, do: Callable[[threading.Event], bool]) -> bool:
     """Do something once, or with ``--watch`` until SIGTERM; what it returned the last time.
 
-    Parameters
-    ----------
-    do
-        Takes what is set when the signal comes.
+    do: Takes what is set when the signal comes.
     """
     wait = None if arguments.watch is None else age_of(arguments.watch, "--watch")
     stop = threading.Event()

@@ -29,12 +29,8 @@ FILES_MAX = 50_000
 class ImportedFiles:
     """What imports up to a snapshot have read.
 
-    Attributes
-    ----------
-    up_to
-        The snapshot's id.
-    files
-        Digests of the files' versions by those of their paths.
+    up_to: The snapshot's id.
+    files: Digests of the files' versions by those of their paths.
     """
 
     up_to: int
@@ -44,15 +40,8 @@ class ImportedFiles:
     def of(cls, table: Table, *, may_be_lost: bool = False) -> ImportedFiles:
         """What imports into a table have read, up to the snapshot that it shows.
 
-        Parameters
-        ----------
-        may_be_lost
-            Nothing has been read where that is not known any more.
-
-        Raises
-        ------
-        InvalidArgumentError
-            No import is left in the history, of which a part has expired.
+        may_be_lost: Nothing has been read where that is not known any more.
+        Raises InvalidArgumentError: No import is left in the history, of which a part has expired.
         """
         files, lost = _remembered(table.store, table.branch, table.snapshot)
         if lost and not may_be_lost:
@@ -73,17 +62,10 @@ class ImportedFiles:
     ) -> dict[str, str]:
         """What a snapshot with the rows of more files has to say, if it follows another one.
 
-        Parameters
-        ----------
-        again
-            Whether the files may have been read by another import.
-
-        Raises
-        ------
-        CommitConflict
-            Another import has read one of the files meanwhile, or that is not known any more.
-        InvalidArgumentError
-            They are too many to be remembered.
+        again: Whether the files may have been read by another import.
+        Raises CommitConflict: Another import has read one of the files meanwhile, or that is not
+            known any more.
+        Raises InvalidArgumentError: They are too many to be remembered.
         """
         files, lost = _remembered(store, branch, base, self.up_to)
         read = [path for path in versions if _digest(path, 8) in files]
@@ -107,10 +89,7 @@ class ImportedFiles:
     def properties(self, versions: Mapping[str, str]) -> dict[str, str]:
         """What a snapshot with the rows of more files has to say.
 
-        Raises
-        ------
-        InvalidArgumentError
-            They are too many to be remembered.
+        Raises InvalidArgumentError: They are too many to be remembered.
         """
         more = {_digest(path, 8): _digest(version, 4) for path, version in versions.items()}
         files = {**self.files, **more}

@@ -92,10 +92,7 @@ def _tables(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], T
 
     The lists that the catalog keeps are tables, too.
 
-    Raises
-    ------
-    TableNotFound
-        There is neither.
+    Raises TableNotFound: There is neither.
     """
     path, options = arguments.path, storage_options(arguments)
     if Table.exists(path, storage_options=options):

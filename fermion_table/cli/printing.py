@@ -51,12 +51,8 @@ def print_rows(
 ) -> None:
     """Print a table's rows in columns, as many columns as fit.
 
-    Parameters
-    ----------
-    whole
-        Print all columns, however long the lines become.
-    cell_length
-        Longer values are cut.
+    whole: Print all columns, however long the lines become.
+    cell_length: Longer values are cut.
     """
     columns = [
         [shortened(value_text(value), cell_length) for value in column] for column in table.columns

@@ -35,10 +35,7 @@ FOUND_PROBLEM = 1
 class Command(Protocol):
     """One command for tables.
 
-    Attributes
-    ----------
-    HELP
-        One line for the list of commands.
+    HELP: One line for the list of commands.
     """
 
     HELP: str

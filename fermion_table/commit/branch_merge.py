@@ -72,16 +72,10 @@ MERGED_PROPERTY = "fermion.merged_from"
 class _Sides:
     """What is merged.
 
-    Attributes
-    ----------
-    branch, fork
-        The branch, and the snapshot after which it left its parent.
-    head, own
-        Its newest snapshot, and its commits since `base`, oldest first.
-    base
-        The last state of the branch that its parent has.
-    since
-        The parent's snapshot that has it.
+    branch, fork: The branch, and the snapshot after which it left its parent.
+    head, own: Its newest snapshot, and its commits since `base`, oldest first.
+    base: The last state of the branch that its parent has.
+    since: The parent's snapshot that has it.
     """
 
     branch: Branch
@@ -96,22 +90,14 @@ class _Sides:
 def merge_branch(store: AtomicStore, name: str, *, message: str | None = None) -> Snapshot:
     """Bring what a branch committed into its parent, as one snapshot.
 
-    Returns
-    -------
-    Snapshot
-        The parent's new one, or its newest if the branch has nothing that it lacks.
-
-    Raises
-    ------
-    VersionNotFound
-        There is no such branch.
-    CommitConflict
-        Both sides changed the same file, key, partition or column; or commits of the branch have
-        expired. Nothing was published.
-    MissingDataFile
-        Files that the branch would bring are not stored any more. Nothing was published.
-    CommitStateUnknown
-        No reply says whether the branch was merged; the parent's history does.
+    Returns: The parent's new one, or its newest if the branch has nothing that it lacks.
+    Raises VersionNotFound: There is no such branch.
+    Raises CommitConflict: Both sides changed the same file, key, partition or column; or commits of
+        the branch have expired. Nothing was published.
+    Raises MissingDataFile: Files that the branch would bring are not stored any more. Nothing was
+        published.
+    Raises CommitStateUnknown: No reply says whether the branch was merged; the parent's history
+        does.
     """
     branch = load_branch(store, name)
     if branch is None:
@@ -158,14 +144,8 @@ class _StoredVersions:
     ) -> tuple[TableSchema, dict[int, int]]:
         """A merged schema as the version after the target's and after these, which are stored.
 
-        Parameters
-        ----------
-        versions
-            By the ids that they have on the branch.
-
-        Returns
-        -------
-        The schema, and the ids that the versions got.
+        versions: By the ids that they have on the branch.
+        Returns: The schema, and the ids that the versions got.
         """
         ancestors, ids = (*schema.ancestors, version_of(target)), {}
         for number, version in versions.items():
@@ -227,9 +207,7 @@ def _request(
 ) -> CommitRequest:
     """The commit that merges.
 
-    Raises
-    ------
-    CommitConflict
+    Raises CommitConflict.
     """
     parent = sides.branch.parent
     everything = Mine(kind="overwrite")

@@ -26,12 +26,8 @@ CHANGING: tuple[Kind, ...] = ("append", "overwrite", "restore", "create", "delet
 class BranchCommit:
     """A commit of the branch.
 
-    Attributes
-    ----------
-    added, removed
-        Its delta, with what entries inherit filled in.
-    partitions
-        Those that it changed; None: too many to name.
+    added, removed: Its delta, with what entries inherit filled in.
+    partitions: Those that it changed; None: too many to name.
     """
 
     snapshot_id: int
@@ -45,14 +41,9 @@ class BranchCommit:
 class Clash:
     """Why a commit of the branch can't be replayed.
 
-    Attributes
-    ----------
-    mine, theirs
-        The commit, and the one in its way, in words.
-    files
-        That both changed.
-    remedy
-        What the user can do, as merging again does not help.
+    mine, theirs: The commit, and the one in its way, in words.
+    files: That both changed.
+    remedy: What the user can do, as merging again does not help.
     """
 
     reason: str
@@ -66,10 +57,8 @@ class Clash:
 class SharedPast:
     """The numbers of the last snapshot that the branch and its parent had in common.
 
-    Attributes
-    ----------
-    row_id_next, sequence_next
-        Of that snapshot: smaller numbers mean the same on both sides, others are the branch's own.
+    row_id_next, sequence_next: Of that snapshot: smaller numbers mean the same on both sides,
+        others are the branch's own.
     """
 
     row_id_next: int
@@ -80,15 +69,10 @@ class SharedPast:
 class Replay:
     """A state that commits of a branch are replayed on.
 
-    Attributes
-    ----------
-    past
-        See `SharedPast`.
-    live
-        The files of the state, by name.
-    is_keyed
-        Whether rows are merged by a primary key: then compactions are left out, because the runs
-        that they make belong below all that the other side has added.
+    past: See `SharedPast`.
+    live: The files of the state, by name.
+    is_keyed: Whether rows are merged by a primary key: then compactions are left out, because the
+        runs that they make belong below all that the other side has added.
     """
 
     past: SharedPast
@@ -101,10 +85,7 @@ class Replay:
     def take(self, commit: BranchCommit, theirs: Iterable[Theirs]) -> Clash | None:
         """Replay one commit; why that is not possible, None if it was done.
 
-        Parameters
-        ----------
-        theirs
-            What the other side committed.
+        theirs: What the other side committed.
         """
         mine = f"{commit.kind} (snapshot {commit.snapshot_id} of the branch)"
         changed = tuple(sorted(each.file for each in commit.removed if not self._has(each)))

@@ -28,14 +28,9 @@ class SchemaClash(Exception):
 class NewIds:
     """The field ids of a branch, as ids of its parent: made by `new_ids`.
 
-    Attributes
-    ----------
-    known_max
-        The greatest id that both had before: ids up to it stay.
-    shift
-        By how much the others grow, as the parent may have used the same ones.
-    alike
-        Ids of columns that both have added alike, and what the parent calls them.
+    known_max: The greatest id that both had before: ids up to it stay.
+    shift: By how much the others grow, as the parent may have used the same ones.
+    alike: Ids of columns that both have added alike, and what the parent calls them.
     """
 
     known_max: int
@@ -73,12 +68,8 @@ class NewIds:
     ) -> Entry:
         """An entry of the branch under the new ids.
 
-        Parameters
-        ----------
-        versions
-            The branch's schema versions that files were written with.
-        stored
-            The ids that those of them got that the parent does not have.
+        versions: The branch's schema versions that files were written with.
+        stored: The ids that those of them got that the parent does not have.
         """
         known = {field.id for each in entry.schema_ids for field in versions[each].fields}
         return msgspec.structs.replace(
@@ -126,16 +117,10 @@ def _without_ids(field: Field) -> Field:
 def merged_schema(base: TableSchema, branch: TableSchema, target: TableSchema) -> TableSchema:
     """A schema with what both sides changed; its id and ancestors are still the target's.
 
-    Parameters
-    ----------
-    branch
-        Under the ids of the target: see `NewIds.schema`.
-
-    Raises
-    ------
-    SchemaClash
-        Both sides changed a column, a setting, or something else of the schema, in different ways;
-        both added different columns of one name; or one dropped what the other needs.
+    branch: Under the ids of the target: see `NewIds.schema`.
+    Raises SchemaClash: Both sides changed a column, a setting, or something else of the schema, in
+        different ways; both added different columns of one name; or one dropped what the other
+        needs.
     """
     others: dict[str, Any] = {
         name: _three_way(what, *(getattr(side, name) for side in (base, branch, target)))
@@ -217,9 +202,7 @@ def _merged_map(
 def _three_way(what: str, base: Hashable, branch: _Value, target: _Value) -> _Value:
     """What one side made of a part of the schema, if the other left it as it was.
 
-    Raises
-    ------
-    SchemaClash
+    Raises SchemaClash.
     """
     if branch in (base, target):
         return target

@@ -44,26 +44,12 @@ def clone_table(
 ) -> Snapshot:
     """Make a table that begins with the state of a snapshot of another one.
 
-    Parameters
-    ----------
-    target
-        Where there is no table yet; its storage options have to open the source's files too.
-    message
-        For the history; None says what was cloned.
-
-    Returns
-    -------
-    Snapshot
-        The clone's latest: 1, or 0 if there are no rows.
-
-    Raises
-    ------
-    TableExists
-        There is a table at the target, above or below it.
-    InvalidArgumentError
-        The target lies on another storage than the source.
-    VersionNotFound
-        The snapshot, or the tag that keeps a source's own source, is gone.
+    target: Where there is no table yet; its storage options have to open the source's files too.
+    message: For the history; None says what was cloned.
+    Returns: The clone's latest: 1, or 0 if there are no rows.
+    Raises TableExists: There is a table at the target, above or below it.
+    Raises InvalidArgumentError: The target lies on another storage than the source.
+    Raises VersionNotFound: The snapshot, or the tag that keeps a source's own source, is gone.
     """
     if table_exists(target):
         raise TableExists(f"{target.location}: a table exists here already")
@@ -119,10 +105,7 @@ def _check_same_storage(source: AtomicStore, target: AtomicStore, entries: Seque
 def clone_entries(source: AtomicStore, entries: Sequence[Entry]) -> list[Entry]:
     """Entries as a clone holds them: files by location; row ids and sequences begin anew.
 
-    Parameters
-    ----------
-    entries
-        In the order in which their rows are read, which stays.
+    entries: In the order in which their rows are read, which stays.
     """
     ranks = {number: rank for rank, number in enumerate(_distinct(entries))}
     return [

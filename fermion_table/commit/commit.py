@@ -91,19 +91,10 @@ def create_table(
 ) -> Snapshot:
     """Make a table: snapshot 0, which holds its identity and first schema and no rows.
 
-    Parameters
-    ----------
-    store
-        Where there is no table yet.
-    metadata
-        What the caller says about it, for the history.
-
-    Raises
-    ------
-    TableExists
-        Somebody else was first.
-    CommitStateUnknown
-        The reply was lost, and whether the table was made can't be told.
+    store: Where there is no table yet.
+    metadata: What the caller says about it, for the history.
+    Raises TableExists: Somebody else was first.
+    Raises CommitStateUnknown: The reply was lost, and whether the table was made can't be told.
     """
     if table_exists(store):
         raise TableExists(f"{store.location}: a table exists here already")
@@ -148,10 +139,7 @@ def commit(
 ) -> Snapshot:
     """Publish a request that can't be planned again, and return its snapshot (see `Commit`).
 
-    Parameters
-    ----------
-    request
-        What to commit. Its data files are stored and fsynced already.
+    request: What to commit. Its data files are stored and fsynced already.
     """
     return Commit(store, request, branch=branch, options=options).run().snapshot
 
@@ -160,17 +148,11 @@ def commit(
 class Published:
     """What became of a commit.
 
-    Attributes
-    ----------
-    snapshot
-        Its own, that of an earlier try of the same commit, or the latest where there was nothing
-        to do.
-    entries
-        What the commit added; None: not known, as it could not be read.
-    seen_at
-        When, by ``time.monotonic``, the snapshot was known to be the latest; None: not known.
-    is_earlier
-        Whether an earlier try of the same commit was found.
+    snapshot: Its own, that of an earlier try of the same commit, or the latest where there was
+        nothing to do.
+    entries: What the commit added; None: not known, as it could not be read.
+    seen_at: When, by ``time.monotonic``, the snapshot was known to be the latest; None: not known.
+    is_earlier: Whether an earlier try of the same commit was found.
     """
 
     snapshot: Snapshot
@@ -187,21 +169,14 @@ class Commit:
     snapshot file. The files that it has published, or may have published, are not their owner's to
     delete any more (see `OwnedFiles`).
 
-    Parameters
-    ----------
-    plan
-        What to commit on a snapshot; made again where others come first. A request can't be made
+    plan: What to commit on a snapshot; made again where others come first. A request can't be made
         again: there it is a conflict.
-    metadata
-        Of the commit. An earlier try with the same identity is found even where the plan no longer
-        fits the table. None: that of the request.
-    known
-        A snapshot of the table, which the operation was decided on. None: the request's base.
-    seen_at
-        When, by ``time.monotonic``, `known` was last known to be the latest: a commit soon after
-        creates the snapshot behind it without looking first. None: not known.
-    looks
-        Whether to plan on the latest snapshot; else on `known`.
+    metadata: Of the commit. An earlier try with the same identity is found even where the plan no
+        longer fits the table. None: that of the request.
+    known: A snapshot of the table, which the operation was decided on. None: the request's base.
+    seen_at: When, by ``time.monotonic``, `known` was last known to be the latest: a commit soon
+        after creates the snapshot behind it without looking first. None: not known.
+    looks: Whether to plan on the latest snapshot; else on `known`.
     """
 
     def __init__(
@@ -239,23 +214,15 @@ class Commit:
     def run(self) -> Published:
         """Try until published, proven impossible, or unknown.
 
-        Raises
-        ------
-        CommitConflict
-            Another commit came first and this one can't follow it; nothing was published, the
-            metadata is deleted, the data files are the caller's.
-        InvalidArgumentError
-            A file is named twice, another commit has added it before, or it is gone; nothing was
-            published.
-        CommitStateUnknown
-            The reply was lost, and whether the commit was published can't be told; nothing was
-            deleted.
-        TableNotFound
-            No table here.
-        CorruptMetadata
-            An expiry marker names a snapshot that was never made.
-        UnsupportedFeature
-            The table needs a newer writer.
+        Raises CommitConflict: Another commit came first and this one can't follow it; nothing was
+            published, the metadata is deleted, the data files are the caller's.
+        Raises InvalidArgumentError: A file is named twice, another commit has added it before, or
+            it is gone; nothing was published.
+        Raises CommitStateUnknown: The reply was lost, and whether the commit was published can't be
+            told; nothing was deleted.
+        Raises TableNotFound: No table here.
+        Raises CorruptMetadata: An expiry marker names a snapshot that was never made.
+        Raises UnsupportedFeature: The table needs a newer writer.
         """
         watching = telemetry.watching
         if watching is None:
@@ -610,10 +577,7 @@ class Publisher:
     def latest(self, known: Snapshot, *, seen_at: float | None = None) -> Snapshot:
         """The newest snapshot of the table that `known` belongs to.
 
-        Parameters
-        ----------
-        seen_at
-            When, by ``time.monotonic``, `known` was the newest. Soon after, that there is no
+        seen_at: When, by ``time.monotonic``, `known` was the newest. Soon after, that there is no
             snapshot file behind it says that it still is: these outlive their data by much longer.
         """
         fresh = self.branch == MAIN and CommitOptions().is_fresh(seen_at)
@@ -634,19 +598,12 @@ class Publisher:
     ) -> Published:
         """Commit what a plan makes of the latest snapshot; made again where others come first.
 
-        Parameters
-        ----------
-        metadata
-            Of the commit. An earlier try with the same identity is found even where the plan no
-            longer fits the table.
-        looks
-            Whether to plan on the latest snapshot; else on `known`, which the plan was decided on.
-        seen_at
-            When, by ``time.monotonic``, `known` was the newest, if that is known.
-
-        Raises
-        ------
-        CommitConflict, CommitStateUnknown
+        metadata: Of the commit. An earlier try with the same identity is found even where the plan
+            no longer fits the table.
+        looks: Whether to plan on the latest snapshot; else on `known`, which the plan was decided
+            on.
+        seen_at: When, by ``time.monotonic``, `known` was the newest, if that is known.
+        Raises CommitConflict, CommitStateUnknown.
         """
         return Commit(
             self.store,

@@ -38,14 +38,9 @@ def written_files(messages: Sequence[WriterMessage]) -> WrittenFiles:
 
     Changelog files are not among them: they belong to the data files that they came with.
 
-    Raises
-    ------
-    TypeError
-        Not messages.
-    InvalidArgumentError
-        A file is named twice.
-    UnsafeStorage
-        A path that leads out of the table.
+    Raises TypeError: Not messages.
+    Raises InvalidArgumentError: A file is named twice.
+    Raises UnsafeStorage: A path that leads out of the table.
     """
     found: WrittenFiles | None = None
     for each in messages:
@@ -78,15 +73,8 @@ def refuse_committed(
 ) -> WrittenFiles:
     """Refuse files that the history of a snapshot has added since they were made.
 
-    Returns
-    -------
-    WrittenFiles
-        The same, known not to be in the history up to `base`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names a file and the snapshot that added it.
+    Returns: The same, known not to be in the history up to `base`.
+    Raises InvalidArgumentError: Names a file and the snapshot that added it.
     """
     known = committed_since(store, base, written, branch)
     if known:
@@ -107,9 +95,7 @@ def committed_since(
     Only the commits after the snapshot that the writer has seen are read, of each the names that
     it added. Where some of them have expired, a file counts as committed if it is live, or gone.
 
-    Returns
-    -------
-    What happened to each file, in words.
+    Returns: What happened to each file, in words.
     """
     since = written.since
     if since is None or written.branch != branch or since > base.id:
@@ -158,12 +144,8 @@ def delete_unpublished(
 
     Changelog files of writers go where all of their data files do.
 
-    Parameters
-    ----------
-    owned
-        The files; nobody owns them afterwards.
-    written
-        Those that others may know of, as they came in messages.
+    owned: The files; nobody owns them afterwards.
+    written: Those that others may know of, as they came in messages.
     """
     shared = (owned.paths - keep) & written.files if written is not None else frozenset()
     if written is not None and shared:
@@ -183,16 +165,10 @@ def discard_messages(store: AtomicStore, messages: Sequence[WriterMessage], bran
 def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Container[str]) -> None:
     """Refuse to publish files that are gone.
 
-    Parameters
-    ----------
-    unsure
-        Paths of those of their files that are looked for, with a request for each; those that this
-        process has made just now, without.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names a file that its writer has deleted, or that is not stored any more.
+    unsure: Paths of those of their files that are looked for, with a request for each; those that
+        this process has made just now, without.
+    Raises InvalidArgumentError: Names a file that its writer has deleted, or that is not stored any
+        more.
     """
     whole = {path: size for entry in entries for path, size in data_paths_of(entry).items()}
     asked = {path for entry in entries for path in paths_of(entry) if path in unsure}
@@ -218,19 +194,10 @@ def refuse_lost(
 
     Files of other tables, which a clone names, are looked for where they lie.
 
-    Parameters
-    ----------
-    snapshot
-        That names them, for the message.
-    live
-        Entries of the newest state: each file that these do not have is looked for.
-
-    Raises
-    ------
-    MissingDataFile
-        Names the first of them, and says how many there are.
-    UnsafeStorage
-        The table may not name a file.
+    snapshot: That names them, for the message.
+    live: Entries of the newest state: each file that these do not have is looked for.
+    Raises MissingDataFile: Names the first of them, and says how many there are.
+    Raises UnsafeStorage: The table may not name a file.
     """
     sizes = {path: size for entry in entries for path, size in locations_of(entry).items()}
     kept = {path for entry in live for path in locations_of(entry)}
@@ -290,12 +257,8 @@ def bucket_conflict(
 
     Metadata is read only if the setting ``bucket`` of the table was changed.
 
-    Parameters
-    ----------
-    removed
-        Files that go in the same commit.
-    schema
-        That the commit brings.
+    removed: Files that go in the same commit.
+    schema: That the commit brings.
     """
     new = [entry for entry in added if entry.bucket is not None]
     versions = SchemaVersions(store, base)

@@ -19,17 +19,9 @@ def commits_since(
 ) -> list[Theirs]:
     """The commits after `seen` up to `base`, oldest first.
 
-    Parameters
-    ----------
-    seen
-        The snapshot that my commit was decided on.
-    mine
-        Says how much of each commit must be read.
-
-    Raises
-    ------
-    CommitConflict
-        `base` does not descend from `seen`.
+    seen: The snapshot that my commit was decided on.
+    mine: Says how much of each commit must be read.
+    Raises CommitConflict: `base` does not descend from `seen`.
     """
     theirs: list[Theirs] = []
     current = base
@@ -53,9 +45,7 @@ def refuse_replaced(store: AtomicStore, known: Snapshot, newest: Snapshot, branc
 
     The snapshot file of the known one is read where several commits lie between the two.
 
-    Raises
-    ------
-    CommitConflict
+    Raises CommitConflict.
     """
     if newest.table_uuid != known.table_uuid:
         raise CommitConflict(

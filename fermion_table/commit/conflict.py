@@ -36,10 +36,7 @@ Tree = tuple[tuple[Any, ...], int]
 class Ok:
     """My commit may follow theirs.
 
-    Attributes
-    ----------
-    dropped
-        Groups of my compaction that must be left out, by index.
+    dropped: Groups of my compaction that must be left out, by index.
     """
 
     dropped: frozenset[int] = frozenset()
@@ -68,17 +65,12 @@ Verdict = Ok | Redo | Fail
 class Theirs:
     """A commit that came first.
 
-    Attributes
-    ----------
-    partitions
-        Partitions it touched, None when they are too many to name.
-    trees
-        Trees whose runs it replaced or put back; new runs at level 0 alone do not count.
-    schema
-        The schema it brought, None if it kept its parent's.
-    is_known
-        Whether its snapshot could be read. One that has expired counts as a restore of everything:
-        nobody can say which files it added, removed, or left with another deletion vector.
+    partitions: Partitions it touched, None when they are too many to name.
+    trees: Trees whose runs it replaced or put back; new runs at level 0 alone do not count.
+    schema: The schema it brought, None if it kept its parent's.
+    is_known: Whether its snapshot could be read. One that has expired counts as a restore of
+        everything: nobody can say which files it added, removed, or left with another deletion
+        vector.
     """
 
     snapshot_id: int
@@ -95,24 +87,16 @@ class Theirs:
 class Mine:
     """The commit that found another one's snapshot file, and wants to create the next.
 
-    Attributes
-    ----------
-    scope
-        Partitions that an overwrite or delete was decided on, None for all.
-    removed
-        Files it removes, or rests on as if it did.
-    groups
-        Files that each group of a compaction removes.
-    trees
-        The tree that each of them is of, None for files of an append table; as many as groups, or
-        none at all.
-    depends_on
-        Whether a file that another commit added could change what was decided; None: an
+    scope: Partitions that an overwrite or delete was decided on, None for all.
+    removed: Files it removes, or rests on as if it did.
+    groups: Files that each group of a compaction removes.
+    trees: The tree that each of them is of, None for files of an append table; as many as groups,
+        or none at all.
+    depends_on: Whether a file that another commit added could change what was decided; None: an
         overwrite or delete depends on every file in its scope, an append or a schema change on
         none.
-    accepts_schema
-        Why files written for the schema I know can't live under another one, None if they
-        can. Without the function a changed schema means redo.
+    accepts_schema: Why files written for the schema I know can't live under another one, None if
+        they can. Without the function a changed schema means redo.
     """
 
     kind: Kind

@@ -33,14 +33,10 @@ _log = logger(__name__)
 class Creation:
     """What became of the try to create a snapshot file.
 
-    Attributes
-    ----------
-    stored
-        The snapshot as stored, None if the file holds another one.
-    is_first_reply
-        Whether no reply was lost. An earlier try whose reply was may have created the snapshot
-        file: long after it, when the snapshot file may have expired, even a loss does not prove
-        that nothing was published.
+    stored: The snapshot as stored, None if the file holds another one.
+    is_first_reply: Whether no reply was lost. An earlier try whose reply was may have created the
+        snapshot file: long after it, when the snapshot file may have expired, even a loss does not
+        prove that nothing was published.
     """
 
     stored: Snapshot | None
@@ -56,14 +52,9 @@ def create_snapshot_file(
     bytes are the same, so that can only help. This has the store's time-out for itself: the file is
     read back even where the first try has taken all of its own.
 
-    Raises
-    ------
-    OSError
-        The store's own, when nothing was created.
-    UnreadableMetadata
-        No reader would take the snapshot; nothing was created.
-    CommitStateUnknown
-        No try got an answer.
+    Raises OSError: The store's own, when nothing was created.
+    Raises UnreadableMetadata: No reader would take the snapshot; nothing was created.
+    Raises CommitStateUnknown: No try got an answer.
     """
     path = snapshot_path(snapshot.id, branch)
     decode = partial(decode_snapshot, keep_unknown=False)
@@ -122,19 +113,11 @@ def is_in_history(
     file holds another snapshot by now, or is gone without having expired, as the table was replaced
     (by a backup, say). Such a snapshot file is removed again.
 
-    Parameters
-    ----------
-    snapshot
-        As stored in the snapshot file.
-    may_be_expired
-        Whether the base is so old, or the try took so long, that the base may have expired. Else a
-        parent that stands (but for snapshot 0, which always does) is proof enough: snapshot files
-        outlive their data by much longer than it is old.
-
-    Raises
-    ------
-    CommitStateUnknown
-        What it takes to tell can't be read, or has expired.
+    snapshot: As stored in the snapshot file.
+    may_be_expired: Whether the base is so old, or the try took so long, that the base may have
+        expired. Else a parent that stands (but for snapshot 0, which always does) is proof enough:
+        snapshot files outlive their data by much longer than it is old.
+    Raises CommitStateUnknown: What it takes to tell can't be read, or has expired.
     """
     try:
         return _is_in_history(store, snapshot, branch, may_be_expired)

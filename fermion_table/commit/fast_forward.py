@@ -60,21 +60,12 @@ def fast_forward(
     It becomes one snapshot of the parent. Row ids and sequence numbers stay those that the
     branch gave. A commit of the branch that is tried again on the parent is found there.
 
-    Returns
-    -------
-    Snapshot
-        The parent's new one, or its latest if there was nothing to do.
-
-    Raises
-    ------
-    VersionNotFound
-        There is no such branch.
-    CommitConflict
-        The parent has commits that the branch lacks.
-    MissingDataFile
-        Files that the branch would bring are not stored any more. Nothing was published.
-    CommitStateUnknown
-        No reply says whether the parent was moved.
+    Returns: The parent's new one, or its latest if there was nothing to do.
+    Raises VersionNotFound: There is no such branch.
+    Raises CommitConflict: The parent has commits that the branch lacks.
+    Raises MissingDataFile: Files that the branch would bring are not stored any more. Nothing was
+        published.
+    Raises CommitStateUnknown: No reply says whether the parent was moved.
     """
     began = time.monotonic()
     branch = load_branch(store, name)

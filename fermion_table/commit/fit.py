@@ -146,16 +146,9 @@ def restated(
     that their schema version gives to ids: equal names and types are needed, and equal ids of
     the fields that were there before; those that the files add get the other version's ids.
 
-    Parameters
-    ----------
-    last_known_id
-        The greatest field id of the version that both were made from.
-
-    Raises
-    ------
-    CommitConflict
-        A column of the files is not in the other version, or is another one or of another type
-        there; or the other version has a column with a default that the files lack.
+    last_known_id: The greatest field id of the version that both were made from.
+    Raises CommitConflict: A column of the files is not in the other version, or is another one or
+        of another type there; or the other version has a column with a default that the files lack.
     """
     try:
         ids = _other_ids(written.fields, schema, last_known_id)

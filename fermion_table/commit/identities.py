@@ -63,12 +63,8 @@ def committed_before(
     history ends or has expired: no more than one request for each snapshot, 32 at once. Later
     calls read only what is new.
 
-    Raises
-    ------
-    CommitConflict
-        It was committed, but its snapshot has expired since.
-    CorruptMetadata
-        A snapshot file of the history holds other bytes than its child names.
+    Raises CommitConflict: It was committed, but its snapshot has expired since.
+    Raises CorruptMetadata: A snapshot file of the history holds other bytes than its child names.
     """
     if identity is None:
         return None

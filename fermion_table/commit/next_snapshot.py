@@ -60,16 +60,10 @@ from fermion_table.storage.store import AtomicStore
 class Changes:
     """What one commit changes in its parent.
 
-    Attributes
-    ----------
-    added
-        Entries as the writer made them, `row_offset` set by `number_rows`.
-    located
-        The files removed, found in the parent.
-    schema
-        The new schema, None to keep the parent's.
-    producer, changelog
-        What recorded changes of rows, and the changelog files; None: no changelog.
+    added: Entries as the writer made them, `row_offset` set by `number_rows`.
+    located: The files removed, found in the parent.
+    schema: The new schema, None to keep the parent's.
+    producer, changelog: What recorded changes of rows, and the changelog files; None: no changelog.
     """
 
     added: tuple[Entry, ...]
@@ -104,12 +98,8 @@ def next_snapshot(
 ) -> Snapshot:
     """The child of `base`. Writes manifests for inline entries that are too many, or to merge them.
 
-    Parameters
-    ----------
-    store, writer
-        Where manifests are read and written.
-    uuid, branch
-        The commit's identity and the branch it goes to.
+    store, writer: Where manifests are read and written.
+    uuid, branch: The commit's identity and the branch it goes to.
     """
     snapshot_id, metadata = base.id + 1, request.metadata
     added = tuple(
@@ -345,12 +335,8 @@ def _union(base: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 class InlinePlan:
     """What happens to a snapshot's inline entries, those that it holds itself.
 
-    Attributes
-    ----------
-    flush
-        The entries of earlier commits go into a manifest of their own.
-    inline
-        The entries of this commit go into the snapshot (else into a manifest of their own).
+    flush: The entries of earlier commits go into a manifest of their own.
+    inline: The entries of this commit go into the snapshot (else into a manifest of their own).
     """
 
     flush: bool
@@ -360,10 +346,7 @@ class InlinePlan:
 def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
     """Decide where the inline entries of a snapshot and the entries of a commit go.
 
-    Parameters
-    ----------
-    current
-        Entries of earlier commits that are still live.
+    current: Entries of earlier commits that are still live.
     """
     inline = fits_inline(added)
     flush = inline and bool(current) and not fits_inline((*current, *added))
@@ -385,15 +368,8 @@ def plan_merges(references: Sequence[ManifestReference]) -> list[tuple[int, ...]
     rewritten O(log n) times in its life. A manifest with too many dead entries is rewritten
     alone, if not with others.
 
-    Parameters
-    ----------
-    references
-        A snapshot's manifests, none of them without live entries.
-
-    Returns
-    -------
-    list of tuple of int
-        Disjoint groups of positions in `references`, ascending.
+    references: A snapshot's manifests, none of them without live entries.
+    Returns: Disjoint groups of positions in `references`, ascending.
     """
     classes: dict[int, list[int]] = {}
     for position, reference in enumerate(references):

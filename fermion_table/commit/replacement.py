@@ -40,10 +40,7 @@ from fermion_table.storage.store import AtomicStore
 class TableDefinition:
     """What `Table.create` is told about a table.
 
-    Attributes
-    ----------
-    schema, partition_by, primary_key, sort_by, properties
-        As for `Table.create`.
+    schema, partition_by, primary_key, sort_by, properties: As for `Table.create`.
     """
 
     schema: pa.Schema | TableSchema
@@ -57,12 +54,9 @@ class TableDefinition:
     def first_schema(self, last_field_id: int = 0) -> TableSchema:
         """The table's schema, with field ids greater than the one given.
 
-        Raises
-        ------
-        fermion.errors.InvalidArgumentError, fermion.errors.ColumnNotFoundError
-            A table of this definition can't be.
-        TypeError
-            Names the parameter that is of the wrong type.
+        Raises fermion.errors.InvalidArgumentError, fermion.errors.ColumnNotFoundError: A table of
+            this definition can't be.
+        Raises TypeError: Names the parameter that is of the wrong type.
         """
         given: object = self.schema
         arrow = given.to_arrow(field_ids=False) if isinstance(given, TableSchema) else given
@@ -85,11 +79,8 @@ def create_defined(
 ) -> Snapshot:
     """Make the table of a definition.
 
-    Raises
-    ------
-    TableExists
-        Here, or in a directory above or below.
-    CommitStateUnknown
+    Raises TableExists: Here, or in a directory above or below.
+    Raises CommitStateUnknown.
     """
     first = definition.first_schema()
     if not table_exists(store):
@@ -102,14 +93,9 @@ def create_defined(
 class NewRows:
     """Data files for a table that is to be replaced.
 
-    Attributes
-    ----------
-    base
-        The snapshot for which `replacing_schema` made their schema.
-    entries
-        The files; stored already.
-    written
-        Those that came in messages.
+    base: The snapshot for which `replacing_schema` made their schema.
+    entries: The files; stored already.
+    written: Those that came in messages.
     """
 
     base: Snapshot
@@ -147,16 +133,9 @@ def replace_table(
 
     Rows that other commits append meanwhile are replaced too.
 
-    Parameters
-    ----------
-    definition
-        Of the table from here on.
-    rows
-        The new rows; None: none. Their files are deleted if they are proven not to be published.
-
-    Raises
-    ------
-    CommitConflict, CommitStateUnknown
+    definition: Of the table from here on.
+    rows: The new rows; None: none. Their files are deleted if they are proven not to be published.
+    Raises CommitConflict, CommitStateUnknown.
     """
     metadata = metadata or CommitMetadata()
     entries = () if rows is None else rows.entries

@@ -103,12 +103,8 @@ def stored_schema(schema: TableSchema | None) -> NewSchema | None:
 class FileGroup:
     """One unit of a compaction: these files in place of those.
 
-    Attributes
-    ----------
-    added
-        Data files; with a producer changelog files, too.
-    producer
-        What has recorded the changes of rows; None: nothing has.
+    added: Data files; with a producer changelog files, too.
+    producer: What has recorded the changes of rows; None: nothing has.
     """
 
     added: tuple[Entry, ...]
@@ -127,12 +123,9 @@ class FileGroup:
 class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Files that writers made and hand over in messages: each can be committed once.
 
-    Attributes
-    ----------
-    beside
-        Paths of files that belong to them: changelog files, column files and deletion vectors.
-    since, branch
-        A snapshot of a branch that was there before any of them was made; None: not known.
+    beside: Paths of files that belong to them: changelog files, column files and deletion vectors.
+    since, branch: A snapshot of a branch that was there before any of them was made; None: not
+        known.
     """
 
     files: frozenset[str]
@@ -148,10 +141,7 @@ class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
     def and_also(self, other: WrittenFiles | None) -> WrittenFiles:
         """These and others.
 
-        Raises
-        ------
-        InvalidArgumentError
-            A file is in both.
+        Raises InvalidArgumentError: A file is in both.
         """
         if other is None:
             return self
@@ -168,9 +158,7 @@ class WrittenFiles(msgspec.Struct, frozen=True, kw_only=True):
 def check_names_once(files: Sequence[str]) -> None:
     """Refuse a file that is named twice.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     if len(set(files)) < len(files):
         counted = Counter(files)
@@ -185,38 +173,24 @@ def check_names_once(files: Sequence[str]) -> None:
 class CommitRequest:
     """One commit.
 
-    Attributes
-    ----------
-    added
-        Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
+    added: Entries of new files. What they inherit stays None; `sequence_offset` and `row_offset`
         count within this commit. Changelog files are among them (`recorded`).
-    removed
-        Entries as `live_entries` gave them, or (slower) names of files. A file in both
+    removed: Entries as `live_entries` gave them, or (slower) names of files. A file in both
         `removed` and `added` is replaced (a new deletion vector).
-    groups
-        Of a compaction, instead of `added` and `removed`: units that may be left out.
-    schema
-        A schema change, alone or together with files.
-    base
-        The snapshot that the operation was decided on; None for a blind append, which is
-        then based on the latest.
-    scope, depends_on, accepts_schema
-        What the operation rests on: see `conflict.Mine`.
-    relied_on
-        Names of files that it rests on as if it removed them: it found rows there that are to be
-        there still when it is published.
-    reader_features, writer_features
-        Features that the table needs from this commit on.
-    written
-        Those of the files added that somebody else may have committed already; None: nobody but
-        this call knows of any.
-    unsure
-        Paths of objects that no snapshot names yet. Files that are added are looked for before
+    groups: Of a compaction, instead of `added` and `removed`: units that may be left out.
+    schema: A schema change, alone or together with files.
+    base: The snapshot that the operation was decided on; None for a blind append, which is then
+        based on the latest.
+    scope, depends_on, accepts_schema: What the operation rests on: see `conflict.Mine`.
+    relied_on: Names of files that it rests on as if it removed them: it found rows there that are
+        to be there still when it is published.
+    reader_features, writer_features: Features that the table needs from this commit on.
+    written: Those of the files added that somebody else may have committed already; None: nobody
+        but this call knows of any.
+    unsure: Paths of objects that no snapshot names yet. Files that are added are looked for before
         anything is published, unless this process has made them just now.
-    branch_commits
-        Identifiers, by user, of the commits of a branch that come with this one.
-    name
-        What messages call it; empty: by its kind.
+    branch_commits: Identifiers, by user, of the commits of a branch that come with this one.
+    name: What messages call it; empty: by its kind.
     """
 
     kind: Kind

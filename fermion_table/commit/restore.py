@@ -48,28 +48,13 @@ def restore(
 ) -> Snapshot:
     """Make an earlier state the latest one. Row ids and sequence numbers come back with it.
 
-    Parameters
-    ----------
-    target
-        The state that comes back; nothing after it is forgotten.
-    message
-        For the history; None says which snapshot came back.
-    refuses_newer
-        Whether to refuse where `known` is not the latest.
-
-    Returns
-    -------
-    Snapshot
-        The new one, or the latest if it has that state already.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The target's schema is another branch's.
-    VersionNotFound
-        The target has expired.
-    CommitConflict
-        `known` was to be the latest.
+    target: The state that comes back; nothing after it is forgotten.
+    message: For the history; None says which snapshot came back.
+    refuses_newer: Whether to refuse where `known` is not the latest.
+    Returns: The new one, or the latest if it has that state already.
+    Raises InvalidArgumentError: The target's schema is another branch's.
+    Raises VersionNotFound: The target has expired.
+    Raises CommitConflict: `known` was to be the latest.
     """
     text = message if message is not None else f"restore snapshot {target.id}"
     metadata = CommitMetadata(message=text)
@@ -103,27 +88,14 @@ def undo(
     Where only compactions came after it, the state before it comes back. Else files that it added
     go, and those that it removed come back, unless a later commit has changed any of them.
 
-    Parameters
-    ----------
-    undone
-        The commit: the reference of a snapshot, which is to be the latest but for compactions, or
-        the id of any.
-    message
-        For the history; None says which commit was undone.
-
-    Returns
-    -------
-    Snapshot
-        The new one, or the latest if the commit had changed nothing.
-
-    Raises
-    ------
-    CommitConflict
-        Later commits rest on it, or another one came after it and it was to be the latest.
-    InvalidArgumentError
-        It made the table.
-    VersionNotFound
-        There is no such snapshot, or the one before it has expired.
+    undone: The commit: the reference of a snapshot, which is to be the latest but for compactions,
+        or the id of any.
+    message: For the history; None says which commit was undone.
+    Returns: The new one, or the latest if the commit had changed nothing.
+    Raises CommitConflict: Later commits rest on it, or another one came after it and it was to be
+        the latest.
+    Raises InvalidArgumentError: It made the table.
+    Raises VersionNotFound: There is no such snapshot, or the one before it has expired.
     """
     store = publisher.store
     number = undone if isinstance(undone, int) else undone.id
@@ -193,10 +165,7 @@ def _inverse(
 ) -> CommitRequest | None:
     """The files of a base with those of one commit as they were before it.
 
-    Raises
-    ------
-    CommitConflict
-        Later commits changed the same files, or the schema.
+    Raises CommitConflict: Later commits changed the same files, or the schema.
     """
     store = publisher.store
     changes = difference(
@@ -240,10 +209,7 @@ def _request(
 ) -> CommitRequest | None:
     """The commit that makes a base what a target is; None if they are alike.
 
-    Raises
-    ------
-    MissingDataFile
-        Files that would come back are gone, or cut off.
+    Raises MissingDataFile: Files that would come back are gone, or cut off.
     """
     if not (changes.added or changes.removed or schema):
         return None
@@ -313,10 +279,8 @@ def _schema_of(
 ) -> NewSchema | None:
     """The target's schema as the next version of the base's; None if they are alike.
 
-    Parameters
-    ----------
-    keeps_mirrors
-        Whether the mirrors of the base stay: they show what comes back as their next snapshot.
+    keeps_mirrors: Whether the mirrors of the base stay: they show what comes back as their next
+        snapshot.
     """
     store: AtomicStore = publisher.store
     current = load_table_schema(store, base.schema)

@@ -88,11 +88,8 @@ def evolved_schema(
 ) -> TableSchema | None:
     """The same for changes under which rows stay: those that move keys are refused.
 
-    Raises
-    ------
-    InvalidArgumentError
-        See `check_key_change`; or a new name of a column is that of a virtual one of batches, and
-        there are some.
+    Raises InvalidArgumentError: See `check_key_change`; or a new name of a column is that of a
+        virtual one of batches, and there are some.
     """
     schema = changed_schema(store, base, changes)
     if schema is not None:

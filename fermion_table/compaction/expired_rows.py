@@ -26,10 +26,7 @@ from fermion_table.trees.section_reader import KeyedRows
 class ExpiredRows:
     """Finds the rows that are expired at a time. Picklable.
 
-    Attributes
-    ----------
-    now_ms
-        Milliseconds since 1970 UTC.
+    now_ms: Milliseconds since 1970 UTC.
     """
 
     expiry: RecordExpiry | None
@@ -39,10 +36,7 @@ class ExpiredRows:
     def known_in(self, entry: Entry, schema: TableSchema, written: TableSchema) -> bool:
         """Whether a file is known to hold expired rows, by its statistics.
 
-        Parameters
-        ----------
-        schema, written
-            The table's, and that of the file.
+        schema, written: The table's, and that of the file.
         """
         if self.deletions is not None and entry.retractions:
             newest = self._bound(self.deletions, entry, schema, written, least=False)
@@ -75,12 +69,8 @@ class ExpiredRows:
     def removed(self, each: KeyedRows, key: PrimaryKey, *, is_final: bool) -> KeyedRows | None:
         """The rows without those of keys that are expired; None: no row is left.
 
-        Parameters
-        ----------
-        each
-            All rows of some keys that are left.
-        is_final
-            Whether they are what a scan shows; otherwise there may be several of a key, or
+        each: All rows of some keys that are left.
+        is_final: Whether they are what a scan shows; otherwise there may be several of a key, or
             retractions.
         """
         kept = np.ones(each.rows.num_rows, bool)

@@ -31,12 +31,8 @@ from fermion_table.trees.visible_rows import picks_rows
 class OlderRows:
     """What is merged with some files of level 0, and what of these is left out.
 
-    Attributes
-    ----------
-    runs
-        Older runs, from the newest to the oldest, whose rows are folded with those of level 0.
-    rows
-        Which rows of files are read (see `run_reader.run_batches`).
+    runs: Older runs, from the newest to the oldest, whose rows are folded with those of level 0.
+    rows: Which rows of files are read (see `run_reader.run_batches`).
     """
 
     runs: tuple[tuple[FileSplit, ...], ...] = ()
@@ -46,12 +42,8 @@ class OlderRows:
 class Marking:
     """The files of older runs, and which of their rows are replaced.
 
-    Parameters
-    ----------
-    older
-        Runs from the newest to the oldest, of files that the compaction does not take.
-    reader
-        Of a request with a key.
+    older: Runs from the newest to the oldest, of files that the compaction does not take.
+    reader: Of a request with a key.
     """
 
     def __init__(
@@ -63,10 +55,7 @@ class Marking:
     def find(self, files: Iterable[TreeFile]) -> OlderRows:
         """The older rows of the keys of some files; those that are replaced will be marked.
 
-        Parameters
-        ----------
-        files
-            Of the compaction; only those of level 0 count.
+        files: Of the compaction; only those of level 0 count.
         """
         newest = level0_of(files)
         meeting = [overlapping_files(run, newest)[0] for run in self._older]
@@ -97,10 +86,7 @@ class Marking:
 
         Files that lose all rows have no second entry. What is written is one file of vectors.
 
-        Parameters
-        ----------
-        owned
-            Gets that file.
+        owned: Gets that file.
         """
         listed = [file.entry for run in self._older for file in run]
         placed = zip(listed, splits_of(listed, self._store), strict=True)

@@ -41,14 +41,9 @@ def run_compaction(
 ) -> CompactionResult:
     """Rewrite all groups, and commit them as they come.
 
-    Parameters
-    ----------
-    base
-        The snapshot that the groups were planned on.
-    max_groups_per_commit
-        Publishes after so many groups; None: all at once, at the end.
-    threads
-        Groups rewritten side by side; None takes the number of processors.
+    base: The snapshot that the groups were planned on.
+    max_groups_per_commit: Publishes after so many groups; None: all at once, at the end.
+    threads: Groups rewritten side by side; None takes the number of processors.
     """
     watching = telemetry.watching
     left = sum(task.group.bytes for task in tasks)
@@ -125,19 +120,10 @@ def commit_groups(
 
     Groups whose inputs another commit removed are left out, and their new files deleted.
 
-    Parameters
-    ----------
-    base
-        The snapshot that the groups were planned on.
-
-    Returns
-    -------
-    The snapshot; None if every group was left out, or had nothing to be rewritten.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A message was committed before, or is there twice; nothing was published.
+    base: The snapshot that the groups were planned on.
+    Returns: The snapshot; None if every group was left out, or had nothing to be rewritten.
+    Raises InvalidArgumentError: A message was committed before, or is there twice; nothing was
+        published.
     """
     listed = [each for each in messages if each.removed]  # others found nothing to rewrite
     if not listed:

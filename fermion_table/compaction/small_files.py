@@ -62,21 +62,14 @@ def plan_compaction(
 ) -> list[CompactionGroup]:
     """Which files to compact together.
 
-    Parameters
-    ----------
-    entries
-        Live files, in the order in which their rows are read. Groups take neighbours in that
+    entries: Live files, in the order in which their rows are read. Groups take neighbours in that
         order, so that values which came together stay together.
-    target_bytes
-        What a file should have; a group ends once it has that much.
-    min_input_files
-        Smaller groups are left alone, unless many of their rows are deleted, or they have many
-        column files.
-    is_sorting
-        Whether groups will be sorted: then big files take part, and groups are bigger, as rows
-        only move within a group.
-    column_files_max
-        A file that has more column files is written again, with all columns in it.
+    target_bytes: What a file should have; a group ends once it has that much.
+    min_input_files: Smaller groups are left alone, unless many of their rows are deleted, or they
+        have many column files.
+    is_sorting: Whether groups will be sorted: then big files take part, and groups are bigger, as
+        rows only move within a group.
+    column_files_max: A file that has more column files is written again, with all columns in it.
     """
     min_input_files = integer(min_input_files, "min_input_files")
     if min_input_files < 2:
@@ -121,12 +114,8 @@ def _groups(entries: Iterable[Entry], target_bytes: int) -> Iterator[CompactionG
 class SmallFilesTask(CompactionTask):
     """One group and all that is needed to rewrite it, on any machine. Picklable.
 
-    Attributes
-    ----------
-    schema
-        The table's: what is written, and what the files are read as.
-    sort_by
-        What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
+    schema: The table's: what is written, and what the files are read as.
+    sort_by: What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
     """
 
     schema: TableSchema
@@ -178,14 +167,10 @@ def compaction_tasks(
 ) -> list[CompactionTask]:
     """The groups as tasks.
 
-    Parameters
-    ----------
-    snapshot
-        That was planned on.
-    schemas
-        Its own, and those that the files were written with.
-    sort_by
-        Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their place.
+    snapshot: That was planned on.
+    schemas: Its own, and those that the files were written with.
+    sort_by: Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their
+        place.
     """
     schema = schemas.current
     if sort_by and any(entry.batch is not None for group in groups for entry in group.entries):

@@ -32,23 +32,15 @@ Runs = tuple[tuple[TreeFile, ...], ...]
 class TreePlan:
     """What a compaction of a tree does.
 
-    Attributes
-    ----------
-    unit
-        The runs that become one, and its level.
-    drops
-        Whether retractions are dropped, and of several rows of a key one is made: no older row of
-        these keys is left that they would have to hide.
-    expires
-        Whether expired rows are removed: no older row of their keys is left.
-    rewrites
-        Neighbouring sections whose rows are written again, each group into files of its own.
-    upgrades
-        Files that get the new level, and stay as they are.
-    older
-        Of the runs that do not become one, from the newest to the oldest, the files that may hold
-        rows of keys of level 0. These rows are merged with those of level 0, and marked as deleted.
-        Empty where nothing is marked.
+    unit: The runs that become one, and its level.
+    drops: Whether retractions are dropped, and of several rows of a key one is made: no older row
+        of these keys is left that they would have to hide.
+    expires: Whether expired rows are removed: no older row of their keys is left.
+    rewrites: Neighbouring sections whose rows are written again, each group into files of its own.
+    upgrades: Files that get the new level, and stay as they are.
+    older: Of the runs that do not become one, from the newest to the oldest, the files that may
+        hold rows of keys of level 0. These rows are merged with those of level 0, and marked as
+        deleted. Empty where nothing is marked.
     """
 
     unit: Unit
@@ -88,28 +80,16 @@ def plan_tree(
 ) -> TreePlan | None:
     """What to compact in a tree; None: nothing.
 
-    Parameters
-    ----------
-    files
-        All files of the tree.
-    target_bytes
-        What a file should have.
-    is_full
-        Whether all runs are merged into the top level, whatever the options say.
-    keeps_retractions
-        Whether retractions, and several rows of a key, stay in the oldest run
-        (see `fold.keeps_retractions`).
-    marks_replaced
-        Whether rows of older runs that the new run replaces are marked as deleted.
-    replaces_whole
-        Whether such a row need not be merged with the new one (see `MergeEngine.replaces_whole`).
-    has_expired
-        Whether a file is known to hold rows that are expired.
-
-    Raises
-    ------
-    CorruptMetadata
-        Files of one run have keys in common.
+    files: All files of the tree.
+    target_bytes: What a file should have.
+    is_full: Whether all runs are merged into the top level, whatever the options say.
+    keeps_retractions: Whether retractions, and several rows of a key, stay in the oldest run (see
+        `fold.keeps_retractions`).
+    marks_replaced: Whether rows of older runs that the new run replaces are marked as deleted.
+    replaces_whole: Whether such a row need not be merged with the new one (see
+        `MergeEngine.replaces_whole`).
+    has_expired: Whether a file is known to hold rows that are expired.
+    Raises CorruptMetadata: Files of one run have keys in common.
     """
     runs = sorted_runs(files)
     unit = _full(runs, options) if is_full else pick([_run(run) for run in runs], options)

@@ -36,12 +36,8 @@ from fermion_table.writing.incoming_rows import partition_of
 class PlannedOn:
     """What the compaction of trees is planned on.
 
-    Attributes
-    ----------
-    snapshot
-        Whose live files are compacted.
-    schema, schemas
-        The table's, and those that the files were written with, by id.
+    snapshot: Whose live files are compacted.
+    schema, schemas: The table's, and those that the files were written with, by id.
     """
 
     store: AtomicStore
@@ -55,16 +51,11 @@ class PlannedOn:
 class TreeChangelog:
     """The state of a tree before and after a compaction settles all of its rows. Picklable.
 
-    Attributes
-    ----------
-    snapshot
-        That the compaction was planned on, without files.
-    schema, schemas
-        The table's, and those that the files were written with.
-    settled, fresh
-        The files that the changelog tells of before, and those that it tells of from then on.
-    keeps_equal
-        Whether rows that did not change are recorded as updates.
+    snapshot: That the compaction was planned on, without files.
+    schema, schemas: The table's, and those that the files were written with.
+    settled, fresh: The files that the changelog tells of before, and those that it tells of from
+        then on.
+    keeps_equal: Whether rows that did not change are recorded as updates.
     """
 
     store: AtomicStore
@@ -119,12 +110,9 @@ def tree_changelog(
 ) -> tuple[Producer | None, TreeChangelog | None]:
     """What records the changes of a compaction of a tree, and what it has to record.
 
-    Parameters
-    ----------
-    entries
-        All files of the tree.
-    takes_all
-        Whether the compaction takes all runs, to the top level. It takes those of level 0 always.
+    entries: All files of the tree.
+    takes_all: Whether the compaction takes all runs, to the top level. It takes those of level 0
+        always.
     """
     key, snapshot, schema = table.key, table.snapshot, table.schema
     producer = key.options.changelog_producer

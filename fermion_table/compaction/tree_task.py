@@ -54,18 +54,11 @@ of a run, and is read for each of them."""
 class TreeTask(CompactionTask):
     """The newest runs of a tree, to become one. Picklable.
 
-    Attributes
-    ----------
-    schema, key
-        The table's: what is written, and what rows are merged by.
-    snapshot_id
-        The snapshot that the task was planned on.
-    rewrites, upgrades, drops, older
-        See `TreePlan`.
-    expired
-        Finds the rows that are removed because they have expired; None: none is.
-    producer, changelog
-        See `tree_changelog`.
+    schema, key: The table's: what is written, and what rows are merged by.
+    snapshot_id: The snapshot that the task was planned on.
+    rewrites, upgrades, drops, older: See `TreePlan`.
+    expired: Finds the rows that are removed because they have expired; None: none is.
+    producer, changelog: See `tree_changelog`.
     """
 
     schema: TableSchema
@@ -232,24 +225,14 @@ def tree_tasks(
 ) -> list[CompactionTask]:
     """What is to be compacted of a primary-key table: a task a tree, of those that need it.
 
-    Parameters
-    ----------
-    target_bytes
-        What a file should have.
-    now_ms
-        Milliseconds since 1970 UTC: decides what is due by time.
-    is_full
-        Whether everything goes to the top level.
-    chosen
-        Only trees of partitions that may hold such rows.
-    written
-        Only these trees, and those of which a full compaction is due by the number of commits;
+    target_bytes: What a file should have.
+    now_ms: Milliseconds since 1970 UTC: decides what is due by time.
+    is_full: Whether everything goes to the top level.
+    chosen: Only trees of partitions that may hold such rows.
+    written: Only these trees, and those of which a full compaction is due by the number of commits;
         None: all.
-
-    Raises
-    ------
-    CorruptMetadata
-        A file that is no part of a tree, or files of one run with keys in common.
+    Raises CorruptMetadata: A file that is no part of a tree, or files of one run with keys in
+        common.
     """
     key, schema, schemas = table.key, table.schema, table.schemas
     trees = trees_of(entries, key)

@@ -48,10 +48,7 @@ PICK_RULES: tuple[PickRule, ...] = ("current", "seed")
 class Run:
     """A sorted run of a tree.
 
-    Attributes
-    ----------
-    level
-        0, or the level whose only run it is.
+    level: 0, or the level whose only run it is.
     """
 
     level: int
@@ -62,14 +59,9 @@ class Run:
 class Unit:
     """What to merge: the first runs, newest first, into one run.
 
-    Attributes
-    ----------
-    reason
-        The rule that picked them.
-    output_level
-        The level of the new run; never 0.
-    run_count
-        How many runs, from the newest on.
+    reason: The rule that picked them.
+    output_level: The level of the new run; never 0.
+    run_count: How many runs, from the newest on.
     """
 
     reason: Reason
@@ -81,36 +73,21 @@ class Unit:
 class UniversalOptions:
     """When to compact.
 
-    Attributes
-    ----------
-    trigger
-        Number of runs from which on a tree is compacted.
-    max_size_amplification_percent
-        Size of all runs but the last one, in percent of the last one's, above which everything is
-        merged.
-    size_ratio
-        Percent by which the next run may be greater than those before it together, and still be
-        merged with them.
-    num_levels
-        Levels of a tree, level 0 included. A tree that already has a higher level keeps it.
-    pick_rule
-        Where `ratio` stops: ``seed`` at the first run that is too great; ``current`` takes levels 0
-        and 1 in any case, once runs were found to merge.
-    force_level0
-        Whether runs of level 0 are merged although no other rule applies.
-    full_is_due
-        Whether the interval between full compactions has passed: see `is_full_due`.
-    total_size_threshold
-        A tree of fewer bytes is merged fully each time; None: no such rule.
-    incremental_size_threshold
-        A tree with more bytes below its top level is merged fully; None: no such rule.
-
-    Raises
-    ------
-    TypeError
-        A value that is no integer, or no bool.
-    InvalidArgumentError
-        A value out of its range, or an unknown pick rule.
+    trigger: Number of runs from which on a tree is compacted.
+    max_size_amplification_percent: Size of all runs but the last one, in percent of the last one's,
+        above which everything is merged.
+    size_ratio: Percent by which the next run may be greater than those before it together, and
+        still be merged with them.
+    num_levels: Levels of a tree, level 0 included. A tree that already has a higher level keeps it.
+    pick_rule: Where `ratio` stops: ``seed`` at the first run that is too great; ``current`` takes
+        levels 0 and 1 in any case, once runs were found to merge.
+    force_level0: Whether runs of level 0 are merged although no other rule applies.
+    full_is_due: Whether the interval between full compactions has passed: see `is_full_due`.
+    total_size_threshold: A tree of fewer bytes is merged fully each time; None: no such rule.
+    incremental_size_threshold: A tree with more bytes below its top level is merged fully; None: no
+        such rule.
+    Raises TypeError: A value that is no integer, or no bool.
+    Raises InvalidArgumentError: A value out of its range, or an unknown pick rule.
     """
 
     trigger: int = 5
@@ -142,20 +119,9 @@ class UniversalOptions:
 def pick(runs: Sequence[Run], options: UniversalOptions) -> Unit | None:
     """Which runs of a tree to merge next.
 
-    Parameters
-    ----------
-    runs
-        All runs of the tree, newest first.
-
-    Returns
-    -------
-    Unit or None
-        None: nothing is to be done. One run alone may be picked: it moves to a higher level.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Levels above 0 that do not ascend, or a negative level or size.
+    runs: All runs of the tree, newest first.
+    Returns: None: nothing is to be done. One run alone may be picked: it moves to a higher level.
+    Raises InvalidArgumentError: Levels above 0 that do not ascend, or a negative level or size.
     """
     _check(runs)
     if not runs:
@@ -181,12 +147,8 @@ def pick(runs: Sequence[Run], options: UniversalOptions) -> Unit | None:
 def is_full_due(interval_ms: int | None, last_full_ms: int | None, now_ms: int) -> bool:
     """Whether the interval between full compactions has passed, or there was none yet.
 
-    Parameters
-    ----------
-    interval_ms
-        None: full compactions are not made by time.
-    last_full_ms
-        When the last one was; None: there was none.
+    interval_ms: None: full compactions are not made by time.
+    last_full_ms: When the last one was; None: there was none.
     """
     if interval_ms is None:
         return False
@@ -255,12 +217,8 @@ _WRITES: tuple[Kind, ...] = ("append", "overwrite", "delete", "upsert")
 class Due:
     """What is due in a tree.
 
-    Attributes
-    ----------
-    options
-        When it is compacted, with what is due by time, and at level 0.
-    is_full
-        Whether a full compaction is due by the number of commits.
+    options: When it is compacted, with what is due by time, and at level 0.
+    is_full: Whether a full compaction is due by the number of commits.
     """
 
     options: UniversalOptions
@@ -278,12 +236,8 @@ def due_trees(
 ) -> dict[Tree, Due]:
     """What is due in each tree.
 
-    Parameters
-    ----------
-    options
-        When trees are compacted, without what is due.
-    now_ms
-        Milliseconds since 1970 UTC.
+    options: When trees are compacted, without what is due.
+    now_ms: Milliseconds since 1970 UTC.
     """
     top = options.num_levels - 1
     limit, interval = settings.delta_commits, settings.optimization_interval_ms

@@ -164,14 +164,8 @@ def _tables_within(store: AtomicStore) -> list[str]:
 def delete_own_files(store: AtomicStore, *, dry_run: bool = False) -> tuple[int, int]:
     """Delete every file of the form that tables make, in an order that may stop anywhere.
 
-    Returns
-    -------
-    Their number and bytes.
-
-    Raises
-    ------
-    OSError
-        The storage refused to delete a file.
+    Returns: Their number and bytes.
+    Raises OSError: The storage refused to delete a file.
     """
     kept, creation = pointers.first_kept(store), snapshot_path(0)
     first_schema = _first_schema(store)
@@ -237,12 +231,8 @@ def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredO
     the others from the newest down, so that the newest snapshot file left is always a snapshot with
     all of its files. Snapshot 0, which makes the table, goes then; data last.
 
-    Parameters
-    ----------
-    own
-        All files.
-    kept
-        The first snapshot of the main branch that has not expired.
+    own: All files.
+    kept: The first snapshot of the main branch that has not expired.
     """
     slots, marks = snapshot_directory(), expired_directory()
     creation = snapshot_path(0)

@@ -58,19 +58,10 @@ def plan_expiry(
 ) -> int:
     """The earliest snapshot to keep.
 
-    Parameters
-    ----------
-    times_ms
-        Id and time of every snapshot that has not expired, ascending, without snapshot 0.
-    older_than_ms
-        Snapshots before this time expire.
-    retain_last
-        As many stay however old they are; at least 1.
-
-    Returns
-    -------
-    int
-        An id; 0 if there is nothing to keep.
+    times_ms: Id and time of every snapshot that has not expired, ascending, without snapshot 0.
+    older_than_ms: Snapshots before this time expire.
+    retain_last: As many stay however old they are; at least 1.
+    Returns: An id; 0 if there is nothing to keep.
     """
     retain_last = integer(retain_last, "retain_last", minimum=1)
     kept = [
@@ -86,19 +77,10 @@ def plan_snapshot_files(
 ) -> list[int]:
     """The snapshot files of expired snapshots that no running commit can want any more.
 
-    Parameters
-    ----------
-    times_ms
-        Id and time of every snapshot file, ascending, without snapshot 0.
-    earliest
-        The earliest snapshot kept.
-    now, grace_ms
-        A snapshot file goes once its successor is older than the grace.
-
-    Returns
-    -------
-    list of int
-        A prefix of the ids, ascending: deleting in this order leaves no gap.
+    times_ms: Id and time of every snapshot file, ascending, without snapshot 0.
+    earliest: The earliest snapshot kept.
+    now, grace_ms: A snapshot file goes once its successor is older than the grace.
+    Returns: A prefix of the ids, ascending: deleting in this order leaves no gap.
     """
     going = []
     for (snapshot_id, _), (_, successor_ms) in itertools.pairwise(times_ms):
@@ -112,12 +94,8 @@ def plan_snapshot_files(
 class ChangelogRetention:
     """Which changelogs stay after the data of their snapshots.
 
-    Attributes
-    ----------
-    number
-        Those of so many newest snapshots; None: not by number.
-    age_ms
-        Those that are not older; None: not by age.
+    number: Those of so many newest snapshots; None: not by number.
+    age_ms: Those that are not older; None: not by age.
     """
 
     number: int | None = None
@@ -139,35 +117,17 @@ def expire_snapshots(
 ) -> MaintenanceResult:
     """Let old snapshots of a branch go, with the data that nothing kept refers to.
 
-    Parameters
-    ----------
-    store
-        Of the table.
-    schema_paths
-        See `SchemaPaths`.
-    branch
-        Whose own snapshots go; the one that it left stays, as snapshot 0 does.
-    older_than_ms
-        Snapshots before this time go; None for 7 days ago.
-    retain_last
-        As many stay however old they are; None for 10.
-    changelogs
-        Which changelogs outlive their snapshots; None: none do.
-    dry_run
-        Only say what would go.
-    now
-        Milliseconds since 1970 UTC; None takes the clock.
-    snapshot_file_grace_ms
-        Age up to which a snapshot file stays after its data.
-    consumer_age_ms
-        Consumers that have said nothing for longer keep nothing, and are forgotten; None: none are.
-
-    Raises
-    ------
-    CorruptMetadata, OSError
-        Something kept can't be read; nothing was deleted.
-    UnsupportedFeature
-        The table needs a newer writer.
+    branch: Whose own snapshots go; the one that it left stays, as snapshot 0 does.
+    older_than_ms: Snapshots before this time go; None for 7 days ago.
+    retain_last: As many stay however old they are; None for 10.
+    changelogs: Which changelogs outlive their snapshots; None: none do.
+    dry_run: Only say what would go.
+    now: Milliseconds since 1970 UTC; None takes the clock.
+    snapshot_file_grace_ms: Age up to which a snapshot file stays after its data.
+    consumer_age_ms: Consumers that have said nothing for longer keep nothing, and are forgotten;
+        None: none are.
+    Raises CorruptMetadata, OSError: Something kept can't be read; nothing was deleted.
+    Raises UnsupportedFeature: The table needs a newer writer.
     """
     began = time.monotonic()
     moment = now_ms() if now is None else now

@@ -43,17 +43,11 @@ Outcome = Literal["done", "left", "failed", "off"]
 class MaintenanceStep:
     """One step of `Table.maintain`.
 
-    Attributes
-    ----------
-    name
-        ``compact``, ``expire`` or ``remove_orphans``.
-    outcome
-        ``done``; ``left``: concurrent commits have left something to the next run; ``failed``; or
-        ``off`` by the policy.
-    text
-        What was done, would be done, or failed, in words.
-    figures
-        Numbers of the result, by name.
+    name: ``compact``, ``expire`` or ``remove_orphans``.
+    outcome: ``done``; ``left``: concurrent commits have left something to the next run; ``failed``;
+        or ``off`` by the policy.
+    text: What was done, would be done, or failed, in words.
+    figures: Numbers of the result, by name.
     """
 
     name: str

@@ -69,27 +69,12 @@ def remove_orphan_files(
     holds. On S3, uploads of such files that were begun before that and
     never completed are aborted, if they may be listed; they count as files of no bytes.
 
-    Parameters
-    ----------
-    store
-        Of the table.
-    schema_paths
-        See `SchemaPaths`.
-    older_than_ms
-        Only files last written before this time go; None for 3 days ago.
-    dry_run
-        Only say what would go.
-    now
-        Milliseconds since 1970 UTC; None takes the clock.
-
-    Raises
-    ------
-    TableNotFound
-        No table here: nothing in the directory can be told from an orphan.
-    CorruptMetadata, OSError
-        Something referred to can't be read; nothing was deleted.
-    UnsupportedFeature
-        The table needs a newer writer.
+    older_than_ms: Only files last written before this time go; None for 3 days ago.
+    dry_run: Only say what would go.
+    now: Milliseconds since 1970 UTC; None takes the clock.
+    Raises TableNotFound: No table here: nothing in the directory can be told from an orphan.
+    Raises CorruptMetadata, OSError: Something referred to can't be read; nothing was deleted.
+    Raises UnsupportedFeature: The table needs a newer writer.
     """
     if not table_exists(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")

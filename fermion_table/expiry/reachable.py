@@ -96,24 +96,11 @@ def live_objects(
 ) -> LiveObjects:
     """Everything that must not be deleted.
 
-    Parameters
-    ----------
-    store
-        Of the table.
-    schema_paths
-        See `SchemaPaths`.
-    now
-        Milliseconds since 1970 UTC, for tags that expire.
-    earliest, earliest_changelog, branch
-        The earliest snapshot of this branch to keep, and the earliest changelog, where these are
-        later than those that have not expired.
-
-    Raises
-    ------
-    CorruptMetadata, OSError
-        Anything can't be read: then what is alive is not known.
-    UnsupportedFeature
-        The table needs a newer writer, which may know of other objects.
+    now: Milliseconds since 1970 UTC, for tags that expire.
+    earliest, earliest_changelog, branch: The earliest snapshot of this branch to keep, and the
+        earliest changelog, where these are later than those that have not expired.
+    Raises CorruptMetadata, OSError: Anything can't be read: then what is alive is not known.
+    Raises UnsupportedFeature: The table needs a newer writer, which may know of other objects.
     """
     live = LiveObjects()
     # These first: what is no longer there has become a tag or branch by now.

@@ -27,10 +27,8 @@ def field_functions(
 ) -> dict[str, FieldFunction]:
     """The function of every column that is no key; only of the engine ``aggregation``.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A function that is unknown, does not fit its column or stands where none is taken.
+    Raises InvalidArgumentError: A function that is unknown, does not fit its column or stands where
+        none is taken.
     """
     sequence = settings.value("sequence.field", ())
     default = "last_non_null_value"
@@ -71,11 +69,9 @@ def sequence_groups(
 ) -> tuple[SequenceGroup, ...]:
     """The sequence groups of ``partial_update``.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A group of another engine, with a column that is missing, of the key or in two groups, or
-        with a function whose result would depend on when late rows are merged.
+    Raises InvalidArgumentError: A group of another engine, with a column that is missing, of the
+        key or in two groups, or with a function whose result would depend on when late rows are
+        merged.
     """
     groups: list[SequenceGroup] = []
     taken: dict[str, str] = {}
@@ -123,10 +119,7 @@ def removing_sequences(
 ) -> frozenset[str]:
     """The sequences of the groups by which a deletion removes the whole row.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A column that is the sequence of no group.
+    Raises InvalidArgumentError: A column that is the sequence of no group.
     """
     if not engine.has_sequence_groups:
         return frozenset()
@@ -145,10 +138,7 @@ def removing_sequences(
 def check_exact(column: str, function: FieldFunction, where: str, without: str) -> None:
     """Refuse a function whose result depends on when late rows are merged.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Names the column, and the functions that are exact.
+    Raises InvalidArgumentError: Names the column, and the functions that are exact.
     """
     is_set = function.name == "collect" and function.distinct
     if function.name not in COMMUTATIVE | {"last_value"} and not is_set:
@@ -162,10 +152,7 @@ def check_exact(column: str, function: FieldFunction, where: str, without: str) 
 def check_ordered(setting: str, column: str, dtype: pa.DataType) -> None:
     """Refuse a column by whose values rows can't be ordered.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Names the setting and the column.
+    Raises InvalidArgumentError: Names the setting and the column.
     """
     if not has_plain_json(dtype):
         raise InvalidArgumentError(

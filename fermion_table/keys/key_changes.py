@@ -34,10 +34,7 @@ NEEDS_KEY = ("bucket", "bucket_key", "merge_engine", "changelog_producer")
 def bucket_setting(schema: TableSchema) -> int:
     """The number of buckets that a partition gets with its first file.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The setting has another form.
+    Raises InvalidArgumentError: The setting has another form.
     """
     named = schema.properties.items()
     found = {name: value for name, value in named if plain_name(name) == BUCKET}
@@ -58,10 +55,7 @@ def with_bucket_counts(old: TableSchema, new: TableSchema) -> TableSchema:
 def key_options(schema: TableSchema) -> KeyOptions:
     """The settings of a primary-key table.
 
-    Raises
-    ------
-    InvalidArgumentError
-        See `parse_key_options`; or a column has a name that merging uses.
+    Raises InvalidArgumentError: See `parse_key_options`; or a column has a name that merging uses.
     """
     for name in (KIND_COLUMN, KEY_COLUMN):
         if name in schema.by_name:
@@ -80,10 +74,7 @@ def key_options(schema: TableSchema) -> KeyOptions:
 def with_key(schema: TableSchema) -> TableSchema:
     """A new table's schema with what its primary key asks for: NOT NULL columns, a bucket.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A key, a sort order or settings that no table can have.
+    Raises InvalidArgumentError: A key, a sort order or settings that no table can have.
     """
     if not schema.primary_key:
         refuse_settings_of_keys(schema.properties)
@@ -108,9 +99,7 @@ def with_key(schema: TableSchema) -> TableSchema:
 def refuse_settings_of_keys(properties: Mapping[str, str]) -> None:
     """Refuse settings that only a table with a primary key has.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     for name in properties:
         if plain_name(name) in NEEDS_KEY:
@@ -126,16 +115,9 @@ def check_key_change(
 ) -> None:
     """Refuse a schema that would give a table's rows other keys, or merge them otherwise.
 
-    Parameters
-    ----------
-    has_rows
-        Whether rows were written under the old one.
-    has_retractions
-        Whether some of them take values back. Asked only where that matters.
-
-    Raises
-    ------
-    InvalidArgumentError
+    has_rows: Whether rows were written under the old one.
+    has_retractions: Whether some of them take values back. Asked only where that matters.
+    Raises InvalidArgumentError.
     """
     if not has_buckets(old):
         added = {

@@ -46,21 +46,12 @@ def parse_key_options(
 ) -> KeyOptions:
     """Read and check the settings of a table with a primary key.
 
-    Parameters
-    ----------
-    properties
-        All of the table's; those of other families are left alone.
-    primary_key
-        Names of the key's columns, in its order.
-    partition_columns
-        Names of the columns that the table is partitioned by.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A setting that is unknown, has another form, contradicts another one or names no column; a
-        combination that is refused; a key without columns, with one twice, with a type that has no
-        place in a key, or without a partition column.
+    properties: All of the table's; those of other families are left alone.
+    primary_key: Names of the key's columns, in its order.
+    partition_columns: Names of the columns that the table is partitioned by.
+    Raises InvalidArgumentError: A setting that is unknown, has another form, contradicts another
+        one or names no column; a combination that is refused; a key without columns, with one
+        twice, with a type that has no place in a key, or without a partition column.
     """
     settings = KeySettings(properties, ENGINES)
     columns = {each.name: each.type for each in schema}

@@ -37,10 +37,7 @@ Choice = tuple[str, bytes]
 class HeldRows:
     """Rows of files, least recently used first out; safe to share between threads.
 
-    Parameters
-    ----------
-    bytes_max
-        Memory of the rows, at most.
+    bytes_max: Memory of the rows, at most.
     """
 
     def __init__(self, bytes_max: int = LOOKUP_ROWS_BYTES) -> None:
@@ -57,12 +54,8 @@ class HeldRows:
     def is_worth(self, choice: Choice, wanted: int, rows: int, size: int) -> bool:
         """Whether to decode a file, as some of its rows are asked for.
 
-        Parameters
-        ----------
-        wanted
-            How many rows are asked for now.
-        rows, size
-            Of the file: all its rows, and its bytes.
+        wanted: How many rows are asked for now.
+        rows, size: Of the file: all its rows, and its bytes.
         """
         if size * EXPANSION > self._bytes_max:
             return False
@@ -91,12 +84,8 @@ REQUESTS_AT_ONCE = 8
 class FileKeys:
     """The keys of a file.
 
-    Attributes
-    ----------
-    keys
-        Of all its rows, ascending.
-    kinds
-        Of all its rows: ``int8``; None: no retraction is among them.
+    keys: Of all its rows, ascending.
+    kinds: Of all its rows: ``int8``; None: no retraction is among them.
     """
 
     keys: Keys
@@ -112,10 +101,7 @@ class FileKeys:
 class HeldFiles:
     """Open files and keys, least recently used first out; safe to share between threads.
 
-    Parameters
-    ----------
-    files_max, bytes_max
-        How many files are open, and the memory of the keys, at most.
+    files_max, bytes_max: How many files are open, and the memory of the keys, at most.
     """
 
     def __init__(
@@ -179,10 +165,7 @@ class HeldFiles:
 class HeldReader(SplitReader):
     """Reads data files that stay open.
 
-    Parameters
-    ----------
-    held
-        Where files stay.
+    held: Where files stay.
     """
 
     __slots__ = ("_columns", "held")
@@ -195,10 +178,7 @@ class HeldReader(SplitReader):
     def some_rows(self, split: FileSplit, rows: np.ndarray) -> list[pa.RecordBatch]:
         """Some rows of a file, deleted or not; all are decoded where that is worth it.
 
-        Parameters
-        ----------
-        rows
-            ``int64``, ascending.
+        rows: ``int64``, ascending.
         """
         choice, held = (split.location, self._read_of(split.schema_id)), self.held.rows
         whole, is_local = held.get(choice), "://" not in split.location

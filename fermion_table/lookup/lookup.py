@@ -66,12 +66,8 @@ class _Run:
     def shares(self, keys: Keys, wanted: np.ndarray) -> Iterator[tuple[FileSplit, np.ndarray]]:
         """The files that may hold some of the keys, and which.
 
-        Parameters
-        ----------
-        keys
-            Ascending.
-        wanted
-            Which of them: their numbers, ascending.
+        keys: Ascending.
+        wanted: Which of them: their numbers, ascending.
         """
         asked = pick(keys, wanted)
         at = places_of(self.min_keys, asked)[1] - 1
@@ -94,12 +90,8 @@ class _Readers:
 class _Plan:
     """What lookups know of a snapshot.
 
-    Attributes
-    ----------
-    runs
-        Of the trees that were asked, from the newest to the oldest.
-    live
-        By file, the rows that are not deleted, where some are.
+    runs: Of the trees that were asked, from the newest to the oldest.
+    live: By file, the rows that are not deleted, where some are.
     """
 
     store: AtomicStore
@@ -147,22 +139,10 @@ class Lookups:
     def find(self, scan: Scan, keys: pa.RecordBatch) -> pa.Table:
         """The rows of a snapshot that have some keys.
 
-        Parameters
-        ----------
-        scan
-            Of the snapshot of a primary-key table; says which columns are wanted.
-        keys
-            The key's columns, as `key_values.key_rows` makes them.
-
-        Returns
-        -------
-        pa.Table
-            The rows in the order of the keys, a row for each time that its key is asked for.
-
-        Raises
-        ------
-        VersionNotFound
-            The snapshot has expired.
+        scan: Of the snapshot of a primary-key table; says which columns are wanted.
+        keys: The key's columns, as `key_values.key_rows` makes them.
+        Returns: The rows in the order of the keys, a row for each time that its key is asked for.
+        Raises VersionNotFound: The snapshot has expired.
         """
         return self.find_with_places(scan, keys)[0]
 

@@ -120,16 +120,9 @@ def check_taken_back(
 ) -> None:
     """Refuse retractions that a function does not take back.
 
-    Parameters
-    ----------
-    kinds
-        Of the rows: ``int8``.
-    removes
-        Whether a deletion removes the row, so that only an update's old row is taken back.
-
-    Raises
-    ------
-    InvalidArgumentError
+    kinds: Of the rows: ``int8``.
+    removes: Whether a deletion removes the row, so that only an update's old row is taken back.
+    Raises InvalidArgumentError.
     """
     taken_back = (kinds == 1) if removes else is_retraction(kinds)
     if not taken_back.any():
@@ -157,16 +150,9 @@ def aggregated(
     was added. They hold its default, as all rows that are older than it, and count as these do: so
     they do once a compaction has made one row of them.
 
-    Parameters
-    ----------
-    retracts
-        Which rows are retractions: ``bool``, by row number; None: none is.
-    used
-        Which rows count: ``bool``, by row number; None: all.
-
-    Raises
-    ------
-    GroupOverflow
+    retracts: Which rows are retractions: ``bool``, by row number; None: none is.
+    used: Which rows count: ``bool``, by row number; None: all.
+    Raises GroupOverflow.
     """
     if function.refuses_retractions:
         retracts = None
@@ -187,10 +173,8 @@ def values_in_range(
 ) -> tuple[KeyGroups, Values]:
     """The values of all groups. Of keys whose values are out of range the rows stay apart.
 
-    Raises
-    ------
-    Unfoldable
-        A value is out of range, and no older rows exist (`is_oldest`); names the key.
+    Raises Unfoldable: A value is out of range, and no older rows exist (`is_oldest`); names the
+        key.
     """
     while True:
         try:

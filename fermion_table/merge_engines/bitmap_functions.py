@@ -46,10 +46,7 @@ def _serialized(values: list[bytes]) -> bytes:
 def check_bitmaps(rows: pa.RecordBatch, functions: Mapping[str, FieldFunction]) -> None:
     """Refuse values of columns of this function that are no bitmaps.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Names the column.
+    Raises InvalidArgumentError: Names the column.
     """
     for name, function in functions.items():
         if function.name != NAME:

@@ -23,31 +23,20 @@ from fermion_table.schema.properties import PRODUCERS, ChangelogProducer
 class MergeEngine(ABC):
     """What the rows of one key become. Instances have no state.
 
-    Attributes
-    ----------
-    name
-        As the property ``merge_engine`` has it.
-    picks
-        Whether the row of a key is one of the rows that are stored, so that a scan may look for it
-        by keys alone, and apply filters on values before rows are merged.
-    oldest_wins
-        Of an engine that picks: whether it is the oldest row, not the newest.
-    replaces
-        Whether a row takes the place of an older one of its key, whatever both hold: an update
-        writes the new row alone. Of other engines it is a deletion and a new row.
-    can_remove_rows
-        Whether the property ``<name>.remove_record_on_delete`` makes deletions remove the row.
-    has_functions
-        Whether each column that is no key has an aggregate function.
-    has_sequence_groups
-        Whether columns may have sequences of their own.
-    fills_defaults
-        Whether a column that a batch lacks gets its default; otherwise it is null, and says
-        nothing.
-    changelog_producers
-        Values of ``changelog_producer`` that it may be combined with.
-    rows_change
-        Whether the row of a key may become another one.
+    name: As the property ``merge_engine`` has it.
+    picks: Whether the row of a key is one of the rows that are stored, so that a scan may look for
+        it by keys alone, and apply filters on values before rows are merged.
+    oldest_wins: Of an engine that picks: whether it is the oldest row, not the newest.
+    replaces: Whether a row takes the place of an older one of its key, whatever both hold: an
+        update writes the new row alone. Of other engines it is a deletion and a new row.
+    can_remove_rows: Whether the property ``<name>.remove_record_on_delete`` makes deletions remove
+        the row.
+    has_functions: Whether each column that is no key has an aggregate function.
+    has_sequence_groups: Whether columns may have sequences of their own.
+    fills_defaults: Whether a column that a batch lacks gets its default; otherwise it is null, and
+        says nothing.
+    changelog_producers: Values of ``changelog_producer`` that it may be combined with.
+    rows_change: Whether the row of a key may become another one.
     """
 
     name: ClassVar[str]
@@ -74,21 +63,13 @@ class MergeEngine(ABC):
     ) -> Folded:
         """The row of each key. Folding some newest rows first changes no result.
 
-        Parameters
-        ----------
-        rows
-            Columns to fold, and those that decide: sequences, and the key's.
-        groups
-            The rows by key, and within a key from the oldest to the newest.
-        kinds
-            Of all rows: ``int8``, shape (n,); None: no retraction is among them.
-        is_oldest
-            Whether no older rows of these keys exist; otherwise what a later fold needs is kept.
-
-        Raises
-        ------
-        InvalidArgumentError
-            A retraction that the engine does not take, or a value that is out of range.
+        rows: Columns to fold, and those that decide: sequences, and the key's.
+        groups: The rows by key, and within a key from the oldest to the newest.
+        kinds: Of all rows: ``int8``, shape (n,); None: no retraction is among them.
+        is_oldest: Whether no older rows of these keys exist; otherwise what a later fold needs is
+            kept.
+        Raises InvalidArgumentError: A retraction that the engine does not take, or a value that is
+            out of range.
         """
 
     def check_retractions(  # noqa: B027 - an engine that takes all of them has nothing to check
@@ -96,66 +77,42 @@ class MergeEngine(ABC):
     ) -> None:
         """Refuse retractions that the engine does not take.
 
-        Parameters
-        ----------
-        kinds
-            Of some rows: ``int8``, shape (n,).
-
-        Raises
-        ------
-        InvalidArgumentError
-            Names the settings that take them.
+        kinds: Of some rows: ``int8``, shape (n,).
+        Raises InvalidArgumentError: Names the settings that take them.
         """
 
     def without_value(self, options: KeyOptions, kinds: np.ndarray) -> np.ndarray:
         """Which rows take the values of their key back, so that a NOT NULL column may be left null.
 
-        Returns
-        -------
-        np.ndarray
-            ``bool``, shape (n,).
+        Returns: ``bool``, shape (n,).
         """
         return np.zeros(len(kinds), bool)
 
     def says_nothing(self, options: KeyOptions, kinds: np.ndarray) -> np.ndarray:
         """Which rows' values never count, but for those of the key and of sequences.
 
-        Returns
-        -------
-        np.ndarray
-            ``bool``, shape (n,).
+        Returns: ``bool``, shape (n,).
         """
         return is_retraction(kinds)
 
     def check_sequence_fields(self, fields: Sequence[str]) -> None:  # noqa: B027 - most take them
         """Refuse the property ``sequence.field``.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Says what to use instead.
+        Raises InvalidArgumentError: Says what to use instead.
         """
 
     def check_deletes_by_key(self, options: KeyOptions) -> None:  # noqa: B027 - most take them
         """Refuse rows that delete keys, and hold no values.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
 
     def check_removes(self, options: KeyOptions, action: str) -> None:
         """Refuse an operation that takes rows away.
 
-        Parameters
-        ----------
-        action
-            ``delete``, or another one that removes or replaces rows.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Deletions have no effect, or say something else than that a row goes.
+        action: ``delete``, or another one that removes or replaces rows.
+        Raises InvalidArgumentError: Deletions have no effect, or say something else than that a row
+            goes.
         """
         if options.ignore_delete and (action == "delete" or not self.replaces):
             raise InvalidArgumentError(f"{action}: the table drops deletions (ignore_delete=true)")

@@ -92,14 +92,9 @@ class _Flat:
     ) -> list[np.ndarray]:
         """Places of the items that are left, and the places that hold them, in their order.
 
-        Parameters
-        ----------
-        codes
-            Equal where items are equal (`is_keyed`: where their keys are).
-        is_keyed
-            Whether a later item takes the place of an earlier one, else it is dropped.
-        limit
-            Of items that may be there for another one to be added; those of a group's first list
+        codes: Equal where items are equal (`is_keyed`: where their keys are).
+        is_keyed: Whether a later item takes the place of an earlier one, else it is dropped.
+        limit: Of items that may be there for another one to be added; those of a group's first list
             all are.
         """
         if self.taken_back is not None:

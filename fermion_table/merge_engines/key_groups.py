@@ -26,12 +26,8 @@ ABSENT = -1
 class KeyGroups:
     """Rows by key, and within a key from the oldest to the newest.
 
-    Attributes
-    ----------
-    order
-        Row numbers: ``int64``, shape (n,).
-    starts
-        Where each key's rows begin in `order`, ascending: ``int64``, shape (g,).
+    order: Row numbers: ``int64``, shape (n,).
+    starts: Where each key's rows begin in `order`, ascending: ``int64``, shape (g,).
     """
 
     order: np.ndarray
@@ -60,10 +56,7 @@ class KeyGroups:
     def rows_where(self, kept: np.ndarray) -> KeyGroups:
         """The groups with fewer rows; keys without any are left out.
 
-        Parameters
-        ----------
-        kept
-            ``bool``, shape (n,), along `order`.
+        kept: ``bool``, shape (n,), along `order`.
         """
         numbers = self.numbers[kept]
         is_first = np.ones(len(numbers), bool)
@@ -75,15 +68,10 @@ class KeyGroups:
 class Folded:
     """The rows that a merge engine makes, in the order of their keys.
 
-    Attributes
-    ----------
-    rows
-        The row that each result is taken from: ``int64``, shape (m,).
-    values
-        By column, where a value is not that of the row: numbers of other rows (``int64``, shape
+    rows: The row that each result is taken from: ``int64``, shape (m,).
+    values: By column, where a value is not that of the row: numbers of other rows (``int64``, shape
         (m,), `ABSENT` for null), or the values themselves.
-    kinds
-        Kinds of the results: ``int8``, shape (m,); None: no retraction is among them.
+    kinds: Kinds of the results: ``int8``, shape (m,); None: no retraction is among them.
     """
 
     rows: np.ndarray
@@ -93,10 +81,7 @@ class Folded:
     def gather(self, batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The results' columns, made of those that the fold has read.
 
-        Parameters
-        ----------
-        columns
-            Those wanted; None: all of the batch.
+        columns: Those wanted; None: all of the batch.
         """
         names = batch.schema.names if columns is None else columns
         if not names:
@@ -138,20 +123,13 @@ def group_rows(
     Rows of one key are in the order of the sequence fields, nulls first, NaN as the greatest value;
     of those that are equal, and without sequence fields, times decide, whatever kind a row is of.
 
-    Parameters
-    ----------
-    keys
-        Numbers that order as the keys do: ``int64``, shape (n,).
-    times
-        Numbers that order as the rows came: ``int64``, shape (n,); rows of the same number are in
-        order of time already.
-    is_descending
-        Whether the smallest value of a sequence field is the newest; nulls stay the oldest.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Arrays of different lengths, or a sequence field whose type has no order.
+    keys: Numbers that order as the keys do: ``int64``, shape (n,).
+    times: Numbers that order as the rows came: ``int64``, shape (n,); rows of the same number are
+        in order of time already.
+    is_descending: Whether the smallest value of a sequence field is the newest; nulls stay the
+        oldest.
+    Raises InvalidArgumentError: Arrays of different lengths, or a sequence field whose type has no
+        order.
     """
     lengths = {len(keys), len(times), *map(len, sequence)}
     if len(lengths) > 1:
@@ -184,10 +162,7 @@ def order_numbers(column: pa.Array) -> np.ndarray:
 
     Floats order as in IEEE 754 from the negative to the positive, 0.0 above -0.0, NaN above all.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Values of this type have no order.
+    Raises InvalidArgumentError: Values of this type have no order.
     """
     column = plain(column)
     dtype = column.type
@@ -214,10 +189,7 @@ def order_numbers(column: pa.Array) -> np.ndarray:
 def one_by_one(groups: KeyGroups, marked: np.ndarray) -> KeyGroups:
     """The same rows, those of a key with a marked row each in a group of its own.
 
-    Parameters
-    ----------
-    marked
-        ``bool``, by row number.
+    marked: ``bool``, by row number.
     """
     if not len(groups.starts):
         return groups
@@ -240,10 +212,7 @@ def after_deletions(groups: KeyGroups, kinds: np.ndarray) -> KeyGroups:
 class GroupOverflow(Exception):
     """An aggregate has no value of its column's type.
 
-    Attributes
-    ----------
-    groups
-        Numbers of the groups, ascending: ``int64``.
+    groups: Numbers of the groups, ascending: ``int64``.
     """
 
     def __init__(self, message: str, groups: np.ndarray) -> None:
@@ -254,10 +223,7 @@ class GroupOverflow(Exception):
 class Unfoldable(InvalidArgumentError):
     """Some keys have no row, as an aggregate has no value; the message names the first.
 
-    Attributes
-    ----------
-    rows
-        The number of a row of each key: ``int64``.
+    rows: The number of a row of each key: ``int64``.
     """
 
     def __init__(self, message: str, rows: np.ndarray) -> None:
@@ -268,12 +234,8 @@ class Unfoldable(InvalidArgumentError):
 class GroupedColumn:
     """A column's values in groups, for aggregate functions. Masks are along the groups' order.
 
-    Parameters
-    ----------
-    taken_back
-        Which rows are retractions: ``bool``, shape (n,); None: none is.
-    ignores
-        Whether retractions are left out.
+    taken_back: Which rows are retractions: ``bool``, shape (n,); None: none is.
+    ignores: Whether retractions are left out.
     """
 
     def __init__(

@@ -19,10 +19,7 @@ ENGINES: dict[str, MergeEngine] = {
 def engine_named(name: str) -> MergeEngine:
     """The engine of a name.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There is none; names those that there are.
+    Raises InvalidArgumentError: There is none; names those that there are.
     """
     if name not in ENGINES:
         raise InvalidArgumentError(

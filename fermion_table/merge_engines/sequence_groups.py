@@ -34,15 +34,8 @@ def fold_group(
     greatest sequence, of equal ones the last in time, gives the sequence and the columns, nulls
     included; null where it is a retraction. Aggregates take all of them, in order of the sequence.
 
-    Parameters
-    ----------
-    retracts
-        Which rows are retractions: ``bool``, by row number; None: none is.
-
-    Raises
-    ------
-    GroupOverflow
-        A sum or product is out of range.
+    retracts: Which rows are retractions: ``bool``, by row number; None: none is.
+    Raises GroupOverflow: A sum or product is out of range.
     """
     sequence = [batch.column(name) for name in group.sequence]
     counts = np.logical_or.reduce(
@@ -77,12 +70,8 @@ def after_removals(
     A deletion removes the row if the sequence of a group that removes is not null and not smaller
     than that of the row, which is forgotten then.
 
-    Parameters
-    ----------
-    kinds
-        By row number: ``int8``.
-    removing
-        Names sequences of the groups that remove.
+    kinds: By row number: ``int8``.
+    removing: Names sequences of the groups that remove.
     """
     if not len(groups.starts):
         return groups

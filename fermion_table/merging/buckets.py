@@ -42,25 +42,12 @@ def bucket_numbers(
 ) -> np.ndarray:
     """The bucket of each row.
 
-    Parameters
-    ----------
-    columns
-        Of the bucket key, in its order, all of one length, without nulls.
-    count
-        Number of buckets, from 1 on.
-
-    Returns
-    -------
-    np.ndarray
-        ``int32``, shape (n,): from 0 to ``count - 1``.
-
-    Raises
-    ------
-    TypeError
-        ``count`` is no integer.
-    InvalidArgumentError
-        ``count`` is out of its range, there is no column, columns have different lengths or nulls,
-        or a type has no place in a key.
+    columns: Of the bucket key, in its order, all of one length, without nulls.
+    count: Number of buckets, from 1 on.
+    Returns: ``int32``, shape (n,): from 0 to ``count - 1``.
+    Raises TypeError: ``count`` is no integer.
+    Raises InvalidArgumentError: ``count`` is out of its range, there is no column, columns have
+        different lengths or nulls, or a type has no place in a key.
     """
     count = integer(count, "bucket", minimum=1, maximum=NUMBER_MAX)
     if not columns or any(len(column) != len(columns[0]) for column in columns):
@@ -82,15 +69,8 @@ def bucket_numbers(
 def hash_rows(texts: pa.Array) -> np.ndarray:
     """Murmur3 (x86, 32 bits, seed 0) of each byte string, those of one length at once.
 
-    Parameters
-    ----------
-    texts
-        Large binary, without nulls.
-
-    Returns
-    -------
-    np.ndarray
-        ``uint32``, shape (n,).
+    texts: Large binary, without nulls.
+    Returns: ``uint32``, shape (n,).
     """
     if not len(texts):
         return np.zeros(0, np.uint32)

@@ -33,10 +33,7 @@ CHANGE_TYPES = {
 def check_change_type(name: str, dtype: pa.DataType) -> None:
     """Refuse a column that can't hold change types.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It holds neither text nor a dictionary of texts.
+    Raises InvalidArgumentError: It holds neither text nor a dictionary of texts.
     """
     values = dtype.value_type if pat.is_dictionary(dtype) else dtype
     if not (is_text(values) or pat.is_null(values)):
@@ -48,24 +45,11 @@ def row_kinds(
 ) -> np.ndarray:
     """The kinds of rows whose change types are given.
 
-    Parameters
-    ----------
-    column
-        Text, or a dictionary of texts.
-    first_row
-        The number of the first row, for messages.
-    types
-        The kinds by the texts that stand for them.
-
-    Returns
-    -------
-    np.ndarray
-        ``int8``, shape (n,).
-
-    Raises
-    ------
-    InvalidArgumentError
-        Another value, or null; names the first such row.
+    column: Text, or a dictionary of texts.
+    first_row: The number of the first row, for messages.
+    types: The kinds by the texts that stand for them.
+    Returns: ``int8``, shape (n,).
+    Raises InvalidArgumentError: Another value, or null; names the first such row.
     """
     check_change_type(name, column.type)
     found = _places(column, list(types))

@@ -27,10 +27,7 @@ def groups_by_key(rows: pa.RecordBatch, keys: pa.Array | np.ndarray, key: Primar
 
     Without sequence fields, or if these are equal, a later row is the newer one.
 
-    Parameters
-    ----------
-    keys
-        As of `PrimaryKey.keys` or `tree_keys`, or numbers that order as these do.
+    keys: As of `PrimaryKey.keys` or `tree_keys`, or numbers that order as these do.
     """
     if not isinstance(keys, np.ndarray):
         keys = keys.to_numpy() if pa.types.is_int64(keys.type) else key_ranks(keys)
@@ -52,22 +49,13 @@ def fold(
 ) -> Folded:
     """The row of each key. Folding some newest rows first changes no result.
 
-    Parameters
-    ----------
-    rows
-        The columns that are folded, and those that `columns_to_merge` adds to them.
-    groups
-        The rows by key, and within a key from the oldest to the newest.
-    kinds
-        Kinds of the rows: ``int8``, shape (n,); None: no retraction is among them.
-    is_oldest
-        Whether no older rows of these keys exist, and none can come; otherwise what a later fold
-        needs is kept: retractions, and several rows of a key where the engine asks for them.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A retraction that the engine does not take, or a sum that is out of range.
+    rows: The columns that are folded, and those that `columns_to_merge` adds to them.
+    groups: The rows by key, and within a key from the oldest to the newest.
+    kinds: Kinds of the rows: ``int8``, shape (n,); None: no retraction is among them.
+    is_oldest: Whether no older rows of these keys exist, and none can come; otherwise what a later
+        fold needs is kept: retractions, and several rows of a key where the engine asks for them.
+    Raises InvalidArgumentError: A retraction that the engine does not take, or a sum that is out of
+        range.
     """
     if kinds is not None and not is_retraction(kinds).any():
         kinds = None
@@ -77,15 +65,9 @@ def fold(
 def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
     """Refuse retractions that the merge engine does not take.
 
-    Parameters
-    ----------
-    kinds
-        Of some rows: ``int8``, shape (n,).
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names the settings that take them; or a NOT NULL column would become null.
+    kinds: Of some rows: ``int8``, shape (n,).
+    Raises InvalidArgumentError: Names the settings that take them; or a NOT NULL column would
+        become null.
     """
     key.engine.check_retractions(key.options, kinds)
     if not key.required or not key.engine.without_value(key.options, kinds).any():
@@ -102,15 +84,9 @@ def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:
 def is_not_older(rows: pa.RecordBatch, others: pa.RecordBatch, key: PrimaryKey) -> np.ndarray:
     """Which rows come after others of their keys, by the sequence fields.
 
-    Parameters
-    ----------
-    rows, others
-        With the sequence fields; as many rows, in the same order of keys. These come later in time.
-
-    Returns
-    -------
-    np.ndarray
-        ``bool``, shape (n,).
+    rows, others: With the sequence fields; as many rows, in the same order of keys. These come
+        later in time.
+    Returns: ``bool``, shape (n,).
     """
     is_later, is_equal = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     for name in key.options.sequence_fields:
@@ -128,15 +104,8 @@ def is_not_older(rows: pa.RecordBatch, others: pa.RecordBatch, key: PrimaryKey) 
 def says_nothing(key: PrimaryKey, kinds: np.ndarray) -> np.ndarray:
     """Which rows' values never count, but for those of the key and of sequences.
 
-    Parameters
-    ----------
-    kinds
-        Of the rows: ``int8``, shape (n,).
-
-    Returns
-    -------
-    np.ndarray
-        ``bool``, shape (n,).
+    kinds: Of the rows: ``int8``, shape (n,).
+    Returns: ``bool``, shape (n,).
     """
     return key.engine.says_nothing(key.options, kinds)
 
@@ -144,10 +113,7 @@ def says_nothing(key: PrimaryKey, kinds: np.ndarray) -> np.ndarray:
 def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:
     """Refuse values that a function of their column can't read.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Names the column.
+    Raises InvalidArgumentError: Names the column.
     """
     options = key.options
     for functions in (options.functions, *(group.functions for group in options.sequence_groups)):
@@ -157,15 +123,8 @@ def check_values(key: PrimaryKey, rows: pa.RecordBatch) -> None:
 def columns_to_merge(key: PrimaryKey, wanted: Iterable[str]) -> list[str]:
     """The top-level columns that have to be read to fold some: those, and what decides for them.
 
-    Parameters
-    ----------
-    wanted
-        Names of top-level columns.
-
-    Returns
-    -------
-    list of str
-        The key's columns first.
+    wanted: Names of top-level columns.
+    Returns: The key's columns first.
     """
     named = dict.fromkeys((*key.names, *key.options.sequence_fields, *wanted))
     for group in key.options.sequence_groups:

@@ -32,28 +32,15 @@ def key_rows(
 ) -> pa.RecordBatch:
     """Keys as rows of a table's key columns.
 
-    Parameters
-    ----------
-    keys
-        Arrow data, a data frame or a dictionary with the key's columns, others are ignored; of a
+    keys: Arrow data, a data frame or a dictionary with the key's columns, others are ignored; of a
         key of one column also an array, a series or a list of values; of any key a list of tuples
         in the key's order, or of dictionaries.
-    roles
-        What messages call columns that are no columns of the primary key, by name.
-    nullable
-        Columns that may be null.
-
-    Returns
-    -------
-    pa.RecordBatch
-        The key's columns, of its types and without nulls, in the order of the keys given.
-
-    Raises
-    ------
-    TypeError
-        Something else.
-    InvalidArgumentError
-        A column that is missing, a null, or a value that does not fit its column exactly.
+    roles: What messages call columns that are no columns of the primary key, by name.
+    nullable: Columns that may be null.
+    Returns: The key's columns, of its types and without nulls, in the order of the keys given.
+    Raises TypeError: Something else.
+    Raises InvalidArgumentError: A column that is missing, a null, or a value that does not fit its
+        column exactly.
     """
     columns = _columns(keys, key, parameter)
     arrays = []

@@ -31,12 +31,8 @@ FEW = 4
 class MergedRows:
     """Rows of some neighbouring keys, all of each key.
 
-    Attributes
-    ----------
-    batch
-        The rows, run by run.
-    groups
-        The rows by key, and within a key from the oldest to the newest.
+    batch: The rows, run by run.
+    groups: The rows by key, and within a key from the oldest to the newest.
     """
 
     batch: pa.RecordBatch
@@ -52,29 +48,14 @@ def merge_runs(
 ) -> Iterator[MergedRows]:
     """Merge sorted runs.
 
-    Parameters
-    ----------
-    runs
-        From the newest to the oldest. Of each its batches, all of one schema, sorted by key; rows
+    runs: From the newest to the oldest. Of each its batches, all of one schema, sorted by key; rows
         of one key are in order of time.
-    key_column
-        The column of keys: ``int64`` (direct) or large binary (bytes), without nulls.
-    sequence_columns
-        Columns that order the rows of a key before time does.
-    is_descending
-        Whether the smallest sequence is the newest.
-
-    Yields
-    ------
-    MergedRows
-        In the order of keys; none is empty.
-
-    Raises
-    ------
-    CorruptMetadata
-        A run is not sorted.
-    InvalidArgumentError
-        A key column of another type, or with nulls.
+    key_column: The column of keys: ``int64`` (direct) or large binary (bytes), without nulls.
+    sequence_columns: Columns that order the rows of a key before time does.
+    is_descending: Whether the smallest sequence is the newest.
+    Yields: In the order of keys; none is empty.
+    Raises CorruptMetadata: A run is not sorted.
+    Raises InvalidArgumentError: A key column of another type, or with nulls.
     """
     for taken in _windows(runs, key_column):
         yield _merged(taken, sequence_columns, is_descending)
@@ -91,23 +72,11 @@ def hidden_rows(
     The same as `merge_runs` with the engine ``deduplicate`` (or ``first_row``), for runs without
     sequence fields in which no key is repeated; rows are not put in order, which is far faster.
 
-    Parameters
-    ----------
-    runs, key_column
-        As for `merge_runs`; of no run two rows have the same key. Batches may have a column of
-        kinds: retractions are no results.
-    oldest_wins
-        Whether the row of the oldest run is taken, not that of the newest.
-
-    Returns
-    -------
-    list of np.ndarray
-        Of each run row numbers, counted from 0 through its batches: ``int64``, ascending.
-
-    Raises
-    ------
-    CorruptMetadata, InvalidArgumentError
-        As `merge_runs`.
+    runs, key_column: As for `merge_runs`; of no run two rows have the same key. Batches may have a
+        column of kinds: retractions are no results.
+    oldest_wins: Whether the row of the oldest run is taken, not that of the newest.
+    Returns: Of each run row numbers, counted from 0 through its batches: ``int64``, ascending.
+    Raises CorruptMetadata, InvalidArgumentError: As `merge_runs`.
     """
     hidden: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in runs]
     before = [0] * len(runs)
@@ -162,20 +131,10 @@ def shared_keys(
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """The rows of the keys that newer and older runs have in common.
 
-    Parameters
-    ----------
-    newer, older, key_column
-        Runs and their key as for `merge_runs`.
-
-    Yields
-    ------
-    Of some neighbouring keys the rows of the newer runs and those of the older ones, the oldest
-    run first; neither is empty.
-
-    Raises
-    ------
-    CorruptMetadata, InvalidArgumentError
-        As `merge_runs`.
+    newer, older, key_column: Runs and their key as for `merge_runs`.
+    Yields: Of some neighbouring keys the rows of the newer runs and those of the older ones, the
+        oldest run first; neither is empty.
+    Raises CorruptMetadata, InvalidArgumentError: As `merge_runs`.
     """
     for taken in _windows([*newer, *older], key_column):
         present = [(at, *each) for at, each in enumerate(taken) if each[0]]

@@ -178,18 +178,10 @@ def scanned_key(
 ) -> PrimaryKey | None:
     """The primary key that the rows of a snapshot are merged by; None: they are not.
 
-    Parameters
-    ----------
-    stored
-        The snapshot's own schema, of a table with buckets: it tells whether replaced rows are
+    stored: The snapshot's own schema, of a table with buckets: it tells whether replaced rows are
         marked in its files.
-    merges_level0
-        Whether level 0 is read whatever `deletion_vectors.merge_on_read` says.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Settings that this version does not know.
+    merges_level0: Whether level 0 is read whatever `deletion_vectors.merge_on_read` says.
+    Raises InvalidArgumentError: Settings that this version does not know.
     """
     key = primary_key_of(shown)
     if key is None:

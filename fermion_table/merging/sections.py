@@ -24,17 +24,11 @@ Key = Any
 class TreeFile:
     """A data file of a tree.
 
-    Attributes
-    ----------
-    min_key, max_key
-        Bounds of its keys, both inclusive.
-    level
-        0, or the level of the run that it is part of.
-    order
-        The place of a level-0 run in time, greater for newer ones; files of one flush share it. It
-        says nothing at higher levels.
-    entry
-        What the file is, for the caller.
+    min_key, max_key: Bounds of its keys, both inclusive.
+    level: 0, or the level of the run that it is part of.
+    order: The place of a level-0 run in time, greater for newer ones; files of one flush share it.
+        It says nothing at higher levels.
+    entry: What the file is, for the caller.
     """
 
     min_key: Key
@@ -61,10 +55,8 @@ class SortedRun:
     def add(self, file: TreeFile) -> None:
         """Put a file in its place.
 
-        Raises
-        ------
-        CorruptMetadata
-            Its keys overlap those of another one, or its bounds are the wrong way round.
+        Raises CorruptMetadata: Its keys overlap those of another one, or its bounds are the wrong
+            way round.
         """
         if file.max_key < file.min_key:
             raise CorruptMetadata("a file of a tree", "min_key <= max_key", _shown(file))
@@ -90,10 +82,7 @@ class SortedRun:
 class Section:
     """Files whose key intervals overlap.
 
-    Attributes
-    ----------
-    runs
-        Sorted runs from the newest to the oldest; of each its files in the order of keys.
+    runs: Sorted runs from the newest to the oldest; of each its files in the order of keys.
     """
 
     runs: tuple[tuple[TreeFile, ...], ...]
@@ -122,10 +111,7 @@ class Section:
 def sorted_runs(files: Iterable[TreeFile]) -> list[SortedRun]:
     """The runs of a tree from the newest to the oldest.
 
-    Raises
-    ------
-    CorruptMetadata
-        Files of one run have keys in common.
+    Raises CorruptMetadata: Files of one run have keys in common.
     """
     runs: dict[tuple[int, int], SortedRun] = {}
     for file in files:
@@ -149,10 +135,7 @@ def section_of(files: Iterable[TreeFile]) -> Section:
 def cut_sections(files: Iterable[TreeFile]) -> list[Section]:
     """The sections of a tree, in the order of keys. Equal bounds share a section.
 
-    Raises
-    ------
-    CorruptMetadata
-        Files of one run have keys in common.
+    Raises CorruptMetadata: Files of one run have keys in common.
     """
     listed = list(files)
     sorted_runs(listed)  # checks them

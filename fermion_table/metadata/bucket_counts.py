@@ -21,10 +21,7 @@ BucketCounts = Mapping[tuple[Any, ...], int]
 def bucket_count(entry: Entry, schemas: Mapping[int, TableSchema]) -> int:
     """The number of buckets that a file's partition had when the file was written.
 
-    Parameters
-    ----------
-    schemas
-        Those that files were written with, by id.
+    schemas: Those that files were written with, by id.
     """
     return entry.total_buckets or bucket_setting(schemas[entry.schema_id])
 
@@ -34,15 +31,9 @@ def bucket_counts(
 ) -> dict[tuple[Any, ...], int]:
     """The number of buckets of each partition that has files.
 
-    Parameters
-    ----------
-    entries
-        Of a primary-key table.
-
-    Raises
-    ------
-    CorruptMetadata
-        Files of one partition were written with different numbers, or a bucket is not below it.
+    entries: Of a primary-key table.
+    Raises CorruptMetadata: Files of one partition were written with different numbers, or a bucket
+        is not below it.
     """
     counts: dict[tuple[Any, ...], int] = {}
     settings: dict[int, int] = {}
@@ -65,10 +56,7 @@ def other_counts(
 ) -> dict[tuple[Any, ...], int]:
     """The partitions that have another number than the setting says.
 
-    Parameters
-    ----------
-    live
-        All files; not looked at where the setting never changed.
+    live: All files; not looked at where the setting never changed.
     """
     if not schema.bucket_counts:
         return {}

@@ -40,10 +40,7 @@ def clones_of(store: AtomicStore) -> list[str]:
     A clone that can't be looked at counts, and so does one whose tag is damaged: the tag's path
     stands for its location.
 
-    Raises
-    ------
-    OSError
-        The tags can't be listed.
+    Raises OSError: The tags can't be listed.
     """
     found = set()
     for name in tag_names(store):
@@ -67,10 +64,7 @@ def delete_clone_tags(store: AtomicStore, properties: dict[str, str]) -> None:
     Of its source, and of that one's own source, and so on. A tag stays where it can't be deleted,
     and where it names another location: that of a table that was copied or moved.
 
-    Parameters
-    ----------
-    store, properties
-        Of the clone; those of its snapshot 0, as they were.
+    store, properties: Of the clone; those of its snapshot 0, as they were.
     """
     name, seen = properties.get(CLONE_TAG), {store.location}
     location = properties.get(CLONE_OF)

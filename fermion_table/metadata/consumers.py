@@ -68,10 +68,7 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def list_consumers(store: AtomicStore) -> list[Consumer]:
     """The last position of every consumer, by name.
 
-    Raises
-    ------
-    CorruptMetadata, UnsupportedFeature
-        A file is no position of a consumer.
+    Raises CorruptMetadata, UnsupportedFeature: A file is no position of a consumer.
     """
     last = {consumer.name: consumer for consumer in sorted(_positions(store), key=_time)}
     return [last[name] for name in sorted(last)]
@@ -80,15 +77,9 @@ def list_consumers(store: AtomicStore) -> list[Consumer]:
 def first_needed(store: AtomicStore, branch: str, since_ms: int | None) -> int | None:
     """The first snapshot of a branch that some consumer needs; None: none needs any.
 
-    Parameters
-    ----------
-    since_ms
-        Consumers that have said nothing since then don't count.
-
-    Raises
-    ------
-    CorruptMetadata, UnsupportedFeature
-        A file is no position of a consumer: then what is needed is not known.
+    since_ms: Consumers that have said nothing since then don't count.
+    Raises CorruptMetadata, UnsupportedFeature: A file is no position of a consumer: then what is
+        needed is not known.
     """
     found = (each for each in _positions(store) if each.branch == branch)
     wanted = [each.snapshot_id for each in found if not is_over(each, since_ms)]
@@ -103,14 +94,9 @@ def is_over(consumer: Consumer, since_ms: int | None) -> bool:
 def record(store: AtomicStore, name: str, snapshot: Snapshot) -> Consumer:
     """Let a consumer be at a snapshot, wherever it was before.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A bad name.
-    OSError
-        The storage failed; the consumer is where it was, or at the snapshot.
-    VersionNotFound
-        The snapshot has expired.
+    Raises InvalidArgumentError: A bad name.
+    Raises OSError: The storage failed; the consumer is where it was, or at the snapshot.
+    Raises VersionNotFound: The snapshot has expired.
     """
     directory = consumer_directory(name)
     before = sorted(_positions(store, directory), key=_time)
@@ -147,10 +133,7 @@ def record(store: AtomicStore, name: str, snapshot: Snapshot) -> Consumer:
 def delete(store: AtomicStore, name: str) -> None:
     """Forget a consumer.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such consumer.
+    Raises InvalidArgumentError: There is no such consumer.
     """
     found = list(_positions(store, consumer_directory(name)))
     if not found:

@@ -44,9 +44,7 @@ MEMORY_FACTOR = 2
 def pack(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
     """Bitmaps as one file.
 
-    Returns
-    -------
-    The file's bytes, and offset and size of each vector in them.
+    Returns: The file's bytes, and offset and size of each vector in them.
     """
     parts, places, offset = [MAGIC], [], len(MAGIC)
     for bitmap in bitmaps:
@@ -62,15 +60,8 @@ def pack(bitmaps: Sequence[BitMap64]) -> tuple[bytes, list[tuple[int, int]]]:
 def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
     """The bitmap of a vector from its stored bytes.
 
-    Parameters
-    ----------
-    vector
-        Where the bytes are from, and how many rows they should mark.
-
-    Raises
-    ------
-    CorruptMetadata
-        Not what the entry says.
+    vector: Where the bytes are from, and how many rows they should mark.
+    Raises CorruptMetadata: Not what the entry says.
     """
     where = f"{vector.path}, offset {vector.offset}"
     if len(data) != vector.size or vector.size < CHECKSUM_BYTES:
@@ -100,15 +91,9 @@ def write_vectors(
 ) -> dict[str, DeletionVector]:
     """Store bitmaps, by data file, as one new file; durable on return.
 
-    Parameters
-    ----------
-    owned
-        Whose the file is; None: nobody owns it.
-
-    Raises
-    ------
-    UnreadableMetadata
-        A bitmap that a reader would refuse, as it marks rows that its file does not have.
+    owned: Whose the file is; None: nobody owns it.
+    Raises UnreadableMetadata: A bitmap that a reader would refuse, as it marks rows that its file
+        does not have.
     """
     if not bitmaps:
         return {}
@@ -151,17 +136,9 @@ def read_vector(
 ) -> BitMap64:
     """A vector's bitmap, through the cache; not to be changed.
 
-    Parameters
-    ----------
-    location
-        Where its file lies.
-    timeout_s
-        Seconds for reading it, a second time too, from a storage that is not local.
-
-    Raises
-    ------
-    CorruptMetadata
-        Not what the entry says, or missing.
+    location: Where its file lies.
+    timeout_s: Seconds for reading it, a second time too, from a storage that is not local.
+    Raises CorruptMetadata: Not what the entry says, or missing.
     """
     key = f"deletion vector {vector.hash} {location} {vector.offset}"
     found: BitMap64 | None = shared_cache.get(key)

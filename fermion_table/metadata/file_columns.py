@@ -23,12 +23,8 @@ Partition = tuple[Any, ...]
 class Numbers:
     """One number of each file.
 
-    Attributes
-    ----------
-    values
-        ``int64``, shape (files,); 0 where there is none.
-    known
-        ``bool``, shape (files,): where there is one.
+    values: ``int64``, shape (files,); 0 where there is none.
+    known: ``bool``, shape (files,): where there is one.
     """
 
     values: np.ndarray

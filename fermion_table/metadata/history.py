@@ -62,18 +62,10 @@ LATEST_TRIES = 3
 def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) -> Snapshot:
     """The newest snapshot of a branch, found without listing a directory.
 
-    Parameters
-    ----------
-    start
-        An id that was seen; None asks the pointer file. A directory is listed only when neither
+    start: An id that was seen; None asks the pointer file. A directory is listed only when neither
         leads anywhere (or only to snapshot 0, behind which snapshots may have expired).
-
-    Raises
-    ------
-    TableNotFound
-        No snapshot at all.
-    CorruptMetadata
-        The newest snapshot file does not hold a snapshot.
+    Raises TableNotFound: No snapshot at all.
+    Raises CorruptMetadata: The newest snapshot file does not hold a snapshot.
     """
     snapshot_id = 0
     with in_time(store):
@@ -100,12 +92,8 @@ def latest_listed(store: AtomicStore, *, branch: str = MAIN) -> Snapshot:
 
     The pointer file may lead further, as a listing may lag behind, but never less far.
 
-    Raises
-    ------
-    TableNotFound, VersionNotFound, CorruptMetadata
-        As `latest`.
-    OSError
-        Something can't be read: what the newest one is, is not known then.
+    Raises TableNotFound, VersionNotFound, CorruptMetadata: As `latest`.
+    Raises OSError: Something can't be read: what the newest one is, is not known then.
     """
     hinted = pointers.read_latest(store, branch)
     return latest(store, branch=branch, start=max([hinted or 0, *list_ids(store, branch)]))
@@ -119,10 +107,7 @@ def table_exists(store: AtomicStore) -> bool:
 def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot:
     """A snapshot by id.
 
-    Raises
-    ------
-    VersionNotFound
-        Not there (any more); says the earliest and the latest.
+    Raises VersionNotFound: Not there (any more); says the earliest and the latest.
     """
     if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
         found = try_load(store, snapshot_id, branch=branch)
@@ -153,10 +138,8 @@ def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Sna
 def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Snapshot | None:
     """The snapshot before, None before snapshot 0 and where history has expired.
 
-    Raises
-    ------
-    CorruptMetadata
-        The parent's snapshot file holds other bytes than those its child was made on.
+    Raises CorruptMetadata: The parent's snapshot file holds other bytes than those its child was
+        made on.
     """
     reference = snapshot.parent
     if reference is None:
@@ -182,10 +165,7 @@ def walk(
 
     Ends after snapshot 0, or after the earliest one that has not expired.
 
-    Parameters
-    ----------
-    to_changelogs
-        Go on where only changelogs are left, which may be kept longer.
+    to_changelogs: Go on where only changelogs are left, which may be kept longer.
     """
     yield snapshot
     current = load_parent(store, snapshot, branch=branch)
@@ -203,10 +183,7 @@ def walk(
 def load_recorded(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot:
     """A snapshot by id, one whose data has expired, too, as long as its changelog is kept.
 
-    Raises
-    ------
-    VersionNotFound
-        Not there (any more).
+    Raises VersionNotFound: Not there (any more).
     """
     if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
         found = try_load(store, snapshot_id, branch=branch)
@@ -259,10 +236,7 @@ def list_ids(store: AtomicStore, branch: str = MAIN) -> list[int]:
 def load_schema(store: AtomicStore, reference: SchemaReference) -> bytes:
     """The JSON of a schema version, checked against its reference.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not what the reference says.
+    Raises CorruptMetadata: Not what the reference says.
     """
     cached: bytes | None = shared_cache.get(reference.hash)
     if cached is None:
@@ -358,12 +332,8 @@ def no_such_snapshot(store: AtomicStore, what: str, branch: str) -> VersionNotFo
 def until_expiry(store: AtomicStore, snapshot: Snapshot) -> Iterator[None]:
     """Read what a snapshot refers to; something missing is told as its expiry, if it has expired.
 
-    Raises
-    ------
-    VersionNotFound
-        Says the earliest and the latest that there is.
-    MissingDataFile
-        The snapshot has not expired.
+    Raises VersionNotFound: Says the earliest and the latest that there is.
+    Raises MissingDataFile: The snapshot has not expired.
     """
     try:
         yield
@@ -417,10 +387,7 @@ DECODED_BYTES_FACTOR = 8
 def load_table_schema(store: AtomicStore, reference: SchemaReference) -> TableSchema:
     """A stored schema version, checked against its reference.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not what the reference says.
+    Raises CorruptMetadata: Not what the reference says.
     """
     key = f"table schema {reference.hash}"
     schema: TableSchema | None = shared_cache.get(key)
@@ -454,10 +421,7 @@ def version_of(reference: SchemaReference) -> SchemaVersion:
 class SchemaVersions(Mapping[int, TableSchema]):
     """A snapshot's schema and those before it, by id; each is read when it is asked for.
 
-    Parameters
-    ----------
-    snapshot
-        Whose schema is the newest.
+    snapshot: Whose schema is the newest.
     """
 
     def __init__(self, store: AtomicStore, snapshot: Snapshot) -> None:
@@ -492,10 +456,7 @@ class KeptVersions(Mapping[int, TableSchema]):
     A state that is read under a later schema is read so: what its own schema had dropped is in some
     of its files still, and not in others, as compactions leave it out.
 
-    Parameters
-    ----------
-    own
-        The schema of the state.
+    own: The schema of the state.
     """
 
     def __init__(self, versions: Mapping[int, TableSchema], own: TableSchema) -> None:

@@ -43,12 +43,9 @@ Layout = tuple[tuple[int, Runs], ...]
 class ColumnFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Columns of the rows of a data file, in a file of their own.
 
-    Attributes
-    ----------
-    path, external_path, size, rows, tail_length, schema_id, file_id
-        As of an `Entry`; as many rows as the entry has.
-    fields
-        Runs of ids of the top-level fields that the file has, (first, last), both inclusive.
+    path, external_path, size, rows, tail_length, schema_id, file_id: As of an `Entry`; as many rows
+        as the entry has.
+    fields: Runs of ids of the top-level fields that the file has, (first, last), both inclusive.
     """
 
     path: str = ""
@@ -87,10 +84,7 @@ def layout_of(files: Iterable[ColumnFile]) -> Layout:
 def schema_holding(schema_id: int, layout: Layout, field_id: int) -> int:
     """The schema version under which an entry's top-level field is stored.
 
-    Parameters
-    ----------
-    layout
-        Of its column files.
+    layout: Of its column files.
     """
     for version, fields in reversed(layout):
         if is_in(fields, field_id):
@@ -120,9 +114,7 @@ def check_layouts(
 ) -> None:
     """Refuse column files of fields that the schema they were written with does not have.
 
-    Raises
-    ------
-    CorruptMetadata
+    Raises CorruptMetadata.
     """
     for schema_id, fields in {part for layout in layouts for part in layout}:
         known = schemas[schema_id].by_id
@@ -152,12 +144,8 @@ def fields_by_file(
 ) -> list[list[Field]]:
     """The top-level fields that count of the data file, and of each column file.
 
-    Parameters
-    ----------
-    file_fields
-        Fields of each schema version, all or some.
-    schema_id, layout
-        As of `schema_holding`.
+    file_fields: Fields of each schema version, all or some.
+    schema_id, layout: As of `schema_holding`.
     """
     found: list[list[Field]] = []
     hidden: set[int] = set()
@@ -181,15 +169,10 @@ _UNKNOWN = unknown_statistics(0)
 class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Statistics of one field in one data file; in JSON ``[min, max, null_count, flags]``.
 
-    Attributes
-    ----------
-    min, max
-        Bounds as keys (`fermion.statistics.bounds`), None when there are none; NaN never enters
-        them.
-    null_count
-        Nulls, None when unknown.
-    flags
-        `fermion.ChunkFlag` bits: which bounds are there and exact, NaN known.
+    min, max: Bounds as keys (`fermion.statistics.bounds`), None when there are none; NaN never
+        enters them.
+    null_count: Nulls, None when unknown.
+    flags: `fermion.ChunkFlag` bits: which bounds are there and exact, NaN known.
     """
 
     min: Whole | None = None
@@ -207,14 +190,9 @@ class FieldStatistics(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The batch ids of a file written in batch mode.
 
-    Attributes
-    ----------
-    min, max
-        Smallest and greatest batch id, inclusive.
-    count
-        Batches in the file (repeated ids count each time).
-    sorted
-        Whether ids ascend within the file.
+    min, max: Smallest and greatest batch id, inclusive.
+    count: Batches in the file (repeated ids count each time).
+    sorted: Whether ids ascend within the file.
     """
 
     min: Whole
@@ -226,16 +204,10 @@ class BatchRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the deleted row positions of a data file are stored.
 
-    Attributes
-    ----------
-    path
-        A ``deletion/<unique>.dv`` file, or an absolute one of a clone's source.
-    offset, size
-        Bytes within it.
-    rows
-        Positions marked.
-    hash
-        BLAKE2b of those bytes.
+    path: A ``deletion/<unique>.dv`` file, or an absolute one of a clone's source.
+    offset, size: Bytes within it.
+    rows: Positions marked.
+    hash: BLAKE2b of those bytes.
     """
 
     path: str
@@ -248,59 +220,38 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One data file.
 
-    Attributes
-    ----------
-    path
-        Relative to the table; empty when `external_path` is set.
-    external_path
-        Absolute location of a clone's file, which lies in another table.
-    size, rows
-        Bytes; rows stored, deleted ones included.
-    tail_length
-        Last bytes of the file that hold schema area, index and footer; 0 when unknown.
-    schema_id
-        The table schema the file was written with.
-    partition
-        Partition values in the order of the table's partition fields, as JSON values.
-    bucket, level
-        Of a primary-key table: the tree that the file belongs to, and its level there.
-    total_buckets
-        The number of buckets of its partition; None: what the setting ``bucket`` of the file's
-        schema says.
-    min_key, max_key
-        Bounds of the primary key, both inclusive: the bytes of the key in hexadecimal digits.
-    retractions
-        Rows of kind ``-U`` or ``-D``; where there are any, the file has a column ``_row_kind``.
-    keys_repeated
-        Rows of the file that are not the first of their key.
-    delete_rows
-        Rows of the file that are deleted (by `deletion_vector`).
-    sequence_offset, sequence_start
-        The sequence number is their sum; a start of None is inherited from the commit.
-    row_offset, row_id_base
-        Rows of the same commit before this file's first; the id of its first row, None while
-        it is inherited from the commit.
-    added_snapshot
-        Snapshot that added the entry, None while it is inherited.
-    batch
-        Batch ids, for files written in batch mode.
-    columns
-        Runs of field ids that have data in this file or its column files, each ``(first, last)``
-        inclusive; ids that are absent are all null here. None means every field that they have.
-    stats
-        Statistics by field id, of the file that has the field.
-    column_files
-        Columns of the same rows in files of their own; see `ColumnFile`.
-    deletion_vector
-        Rows of the file to leave out.
-    source
-        What wrote the file; ``changelog``: it holds changes of rows, and is never live.
-    created_ms
-        Milliseconds since 1970 UTC, by the writer's clock.
-    file_id
-        The data file's own identity (`fermion.FermionFile.file_id`), None where it is not known.
-    unknown
-        Keys this version does not know, kept when the entry is written again.
+    path: Relative to the table; empty when `external_path` is set.
+    external_path: Absolute location of a clone's file, which lies in another table.
+    size, rows: Bytes; rows stored, deleted ones included.
+    tail_length: Last bytes of the file that hold schema area, index and footer; 0 when unknown.
+    schema_id: The table schema the file was written with.
+    partition: Partition values in the order of the table's partition fields, as JSON values.
+    bucket, level: Of a primary-key table: the tree that the file belongs to, and its level there.
+    total_buckets: The number of buckets of its partition; None: what the setting ``bucket`` of the
+        file's schema says.
+    min_key, max_key: Bounds of the primary key, both inclusive: the bytes of the key in hexadecimal
+        digits.
+    retractions: Rows of kind ``-U`` or ``-D``; where there are any, the file has a column
+        ``_row_kind``.
+    keys_repeated: Rows of the file that are not the first of their key.
+    delete_rows: Rows of the file that are deleted (by `deletion_vector`).
+    sequence_offset, sequence_start: The sequence number is their sum; a start of None is inherited
+        from the commit.
+    row_offset, row_id_base: Rows of the same commit before this file's first; the id of its first
+        row, None while it is inherited from the commit.
+    added_snapshot: Snapshot that added the entry, None while it is inherited.
+    batch: Batch ids, for files written in batch mode.
+    columns: Runs of field ids that have data in this file or its column files, each ``(first,
+        last)`` inclusive; ids that are absent are all null here. None means every field that they
+        have.
+    stats: Statistics by field id, of the file that has the field.
+    column_files: Columns of the same rows in files of their own; see `ColumnFile`.
+    deletion_vector: Rows of the file to leave out.
+    source: What wrote the file; ``changelog``: it holds changes of rows, and is never live.
+    created_ms: Milliseconds since 1970 UTC, by the writer's clock.
+    file_id: The data file's own identity (`fermion.FermionFile.file_id`), None where it is not
+        known.
+    unknown: Keys this version does not know, kept when the entry is written again.
     """
 
     path: str = ""
@@ -438,29 +389,17 @@ class PartitionRange(msgspec.Struct, frozen=True, omit_defaults=True):
 class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a snapshot holds of a manifest.
 
-    Attributes
-    ----------
-    path, hash, size
-        The object relative to the table, BLAKE2b and length of its stored bytes.
-    entries
-        Entries in it, dead ones included.
-    dead
-        Ordinals, ascending, of entries removed since it was written.
-    rows, bytes
-        Of the live entries: rows (deleted ones included) and data bytes.
-    kind
-        ``loose`` (JSON entries) or ``packed`` (a Fermion file, see `packed_manifest`).
-    added_snapshot, sequence, level
-        Smallest and greatest over the entries, inclusive.
-    batch_id
-        The same over those entries that have batches, None if none has.
-    partition
-        Bounds of the partition values.
-    sequence_start, row_id_start
-        What entries of the manifest inherit that have no start of their own. They inherit
-        the snapshot ``added_snapshot[1]``.
-    unknown
-        Keys this version does not know, kept when the reference is written again.
+    path, hash, size: The object relative to the table, BLAKE2b and length of its stored bytes.
+    entries: Entries in it, dead ones included.
+    dead: Ordinals, ascending, of entries removed since it was written.
+    rows, bytes: Of the live entries: rows (deleted ones included) and data bytes.
+    kind: ``loose`` (JSON entries) or ``packed`` (a Fermion file, see `packed_manifest`).
+    added_snapshot, sequence, level: Smallest and greatest over the entries, inclusive.
+    batch_id: The same over those entries that have batches, None if none has.
+    partition: Bounds of the partition values.
+    sequence_start, row_id_start: What entries of the manifest inherit that have no start of their
+        own. They inherit the snapshot ``added_snapshot[1]``.
+    unknown: Keys this version does not know, kept when the reference is written again.
     """
 
     path: str
@@ -522,23 +461,13 @@ def decode_manifest(
 ) -> Manifest:
     """A loose manifest from its stored bytes.
 
-    Parameters
-    ----------
-    data
-        Stored bytes, compressed or not.
-    path
-        Names the object in messages.
-    keep_unknown
-        Keep keys that this version does not know, for entries that are written again.
-    entries_max
-        As many as the reference says: more are refused before they take memory. None: any number.
-
-    Raises
-    ------
-    CorruptMetadata
-        Not a manifest, or one of more entries.
-    UnsupportedFeature
-        A newer format version.
+    data: Stored bytes, compressed or not.
+    path: Names the object in messages.
+    keep_unknown: Keep keys that this version does not know, for entries that are written again.
+    entries_max: As many as the reference says: more are refused before they take memory. None: any
+        number.
+    Raises CorruptMetadata: Not a manifest, or one of more entries.
+    Raises UnsupportedFeature: A newer format version.
     """
     decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
     plain = json_codec.decompressed(data, path)
@@ -569,15 +498,10 @@ def reference_to(
 ) -> ManifestReference:
     """The reference to a manifest of these entries.
 
-    Parameters
-    ----------
-    entries
-        In the order of the manifest, with what they inherit filled in (the stored ones may
+    entries: In the order of the manifest, with what they inherit filled in (the stored ones may
         lack it).
-    path, hash, size, kind
-        Of the stored object.
-    sequence_start, row_id_start
-        What stored entries without a start inherit.
+    path, hash, size, kind: Of the stored object.
+    sequence_start, row_id_start: What stored entries without a start inherit.
     """
     batches = [entry.batch for entry in entries if entry.batch is not None]
     return ManifestReference(

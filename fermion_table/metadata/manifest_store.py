@@ -65,16 +65,10 @@ class StoredManifest:
 class Located:
     """Where files that a commit removes stand in its parent.
 
-    Attributes
-    ----------
-    entries
-        Their entries, as they were.
-    inline
-        Those that the snapshot itself holds.
-    ordinals
-        Ordinals within manifests, by position in `Snapshot.manifests`.
-    missing
-        Files that are not live.
+    entries: Their entries, as they were.
+    inline: Those that the snapshot itself holds.
+    ordinals: Ordinals within manifests, by position in `Snapshot.manifests`.
+    missing: Files that are not live.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -157,10 +151,7 @@ class MetadataWriter:
 def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
     """The stored bytes of an object, checked against what its referrer says.
 
-    Raises
-    ------
-    CorruptMetadata
-        Missing, of another size, or of another hash.
+    Raises CorruptMetadata: Missing, of another size, or of another hash.
     """
     try:
         data = read_hashed(store, path, hash, min(size + 1, METADATA_BYTES_MAX))
@@ -178,11 +169,8 @@ def read_stored(store: AtomicStore, path: str, hash: str, size: int) -> bytes:
 def manifest_files(store: AtomicStore, reference: ManifestReference) -> FileColumns:
     """The files of a manifest, dead entries included, nothing inherited yet.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not what the reference says. Of a big packed manifest only the columns that are read are
-        checked, by their own checksums.
+    Raises CorruptMetadata: Not what the reference says. Of a big packed manifest only the columns
+        that are read are checked, by their own checksums.
     """
     key = reference.hash, "files"
     files: FileColumns | None = shared_cache.get(key)
@@ -203,10 +191,7 @@ def manifest_files(store: AtomicStore, reference: ManifestReference) -> FileColu
 def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.FermionFile:
     """The Fermion file of a packed manifest; a small one is read whole, and its hash checked.
 
-    Raises
-    ------
-    CorruptMetadata
-        Missing, of another size, or (if it is small) of another hash.
+    Raises CorruptMetadata: Missing, of another size, or (if it is small) of another hash.
     """
     path, size = reference.path, reference.size
     _check_entries(reference, size)
@@ -247,10 +232,7 @@ def read_manifest(
 ) -> tuple[Entry, ...]:
     """The entries of a manifest as stored, dead ones included, nothing inherited yet.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not what the reference says.
+    Raises CorruptMetadata: Not what the reference says.
     """
     if reference.kind == "packed":
         files = manifest_files(store, reference)
@@ -345,11 +327,8 @@ def removed_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
 def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str]) -> Located:
     """Find files in a snapshot's inline entries and manifests.
 
-    Parameters
-    ----------
-    files
-        Entries as `live_entries` gave them, or names of files. For an entry only manifests
-        are opened that may hold it; a name means opening all.
+    files: Entries as `live_entries` gave them, or names of files. For an entry only manifests are
+        opened that may hold it; a name means opening all.
     """
     located = Located()
     wanted = {_file(item): _hint(item) for item in files}

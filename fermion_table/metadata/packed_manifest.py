@@ -170,10 +170,7 @@ def _file_of(table: pa.Table, encodings: dict[str, str]) -> bytes:
 def decode_packed(data: bytes, path: str) -> tuple[Entry, ...]:
     """The entries of a packed manifest's file.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not such a file; `path` names it.
+    Raises CorruptMetadata: Not such a file; `path` names it.
     """
     try:
         with fermion.open(memoryview(data)) as file:
@@ -185,10 +182,7 @@ def decode_packed(data: bytes, path: str) -> tuple[Entry, ...]:
 def check_packed(data: bytes, path: str, count: int) -> None:
     """Read every column of a packed manifest's file as planning does: no entry is made.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not such a file of so many entries.
+    Raises CorruptMetadata: Not such a file of so many entries.
     """
     try:
         with fermion.open(memoryview(data), options=fermion.ReadOptions(threads=1)) as file:
@@ -206,12 +200,8 @@ def check_packed(data: bytes, path: str, count: int) -> None:
 class PackedFiles:
     """The files of a packed manifest as `FileColumns`; reads columns as they are asked for.
 
-    Parameters
-    ----------
-    path, hash, count
-        As in the manifest's reference; columns are cached by the hash.
-    open_file
-        Opens the manifest's Fermion file.
+    path, hash, count: As in the manifest's reference; columns are cached by the hash.
+    open_file: Opens the manifest's Fermion file.
     """
 
     def __init__(

@@ -35,10 +35,8 @@ POINTER_BYTES_MAX = 19
 class Mark:
     """An expiry marker, or the EARLIEST that follows them.
 
-    Attributes
-    ----------
-    kept, recorded
-        The first snapshot that has not expired, and the first changelog, which is no later one.
+    kept, recorded: The first snapshot that has not expired, and the first changelog, which is no
+        later one.
     """
 
     kept: int
@@ -69,10 +67,7 @@ def write_latest(store: AtomicStore, snapshot_id: int, branch: str = MAIN) -> No
 def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
     """The id below which (but for 0) data has expired, by the pointer file: it may be too low.
 
-    Raises
-    ------
-    OSError
-        The storage's own.
+    Raises OSError: The storage's own.
     """
     return _read(store, earliest_hint_path(branch)) or 0
 
@@ -80,10 +75,7 @@ def read_earliest(store: AtomicStore, branch: str = MAIN) -> int:
 def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
     """The id below which (but for 0) data has expired; 0 if nothing has. It only ascends.
 
-    Raises
-    ------
-    OSError
-        The storage's own.
+    Raises OSError: The storage's own.
     """
     return max((mark.kept for mark in marks(store, branch)), default=0)
 
@@ -91,10 +83,7 @@ def first_kept(store: AtomicStore, branch: str = MAIN) -> int:
 def first_recorded(store: AtomicStore, branch: str = MAIN) -> int:
     """The id below which (but for 0) changelogs have expired, up to `first_kept`; it only ascends.
 
-    Raises
-    ------
-    OSError
-        The storage's own.
+    Raises OSError: The storage's own.
     """
     return max((mark.recorded for mark in marks(store, branch)), default=0)
 
@@ -102,10 +91,7 @@ def first_recorded(store: AtomicStore, branch: str = MAIN) -> int:
 def marks(store: AtomicStore, branch: str = MAIN) -> list[Mark]:
     """The expiry markers of a branch, and its EARLIEST.
 
-    Raises
-    ------
-    OSError
-        The storage's own.
+    Raises OSError: The storage's own.
     """
     named = read_earliest(store, branch)
     found = markers(store, branch)
@@ -129,17 +115,9 @@ def check_marks(store: AtomicStore, seen: int, branch: str = MAIN) -> None:
     It would hide all snapshots, let none be added, and let all data but that of the newest snapshot
     be deleted.
 
-    Parameters
-    ----------
-    seen
-        The id of a snapshot of the branch.
-
-    Raises
-    ------
-    CorruptMetadata
-        Names the marker.
-    OSError
-        The storage's own.
+    seen: The id of a snapshot of the branch.
+    Raises CorruptMetadata: Names the marker.
+    Raises OSError: The storage's own.
     """
     last = None
     while True:
@@ -165,20 +143,10 @@ def mark_expired(
     An expiry marker is created, never overwritten, so that of several writers at once the greatest
     id counts. The pointer file follows.
 
-    Parameters
-    ----------
-    changelog_id
-        Changelogs from this id on are kept longer; not below `first_recorded`. None: none are.
-
-    Returns
-    -------
-    int
-        The id below which data has expired now: this one, or one that others have marked.
-
-    Raises
-    ------
-    OSError
-        The storage's own: whether the expiry marker is there is not known then.
+    changelog_id: Changelogs from this id on are kept longer; not below `first_recorded`. None: none
+        are.
+    Returns: The id below which data has expired now: this one, or one that others have marked.
+    Raises OSError: The storage's own: whether the expiry marker is there is not known then.
     """
     path = expired_mark_path(snapshot_id, branch, changelog_id=changelog_id)
     result = store.create_if_absent(path, b"")
@@ -190,10 +158,7 @@ def mark_expired(
 def follow_markers(store: AtomicStore, branch: str = MAIN) -> int:
     """Move EARLIEST up to the greatest expiry marker, which whoever deletes data does before.
 
-    Returns
-    -------
-    int
-        The id below which data has expired.
+    Returns: The id below which data has expired.
     """
     while True:
         kept = first_kept(store, branch)

@@ -98,10 +98,7 @@ class Tag(Reference, frozen=True, kw_only=True, omit_defaults=True):
 class Branch(Reference, frozen=True, kw_only=True, omit_defaults=True):
     """Where a branch leaves another one: after the snapshot named, the last in common.
 
-    Attributes
-    ----------
-    parent
-        The branch that it leaves.
+    parent: The branch that it leaves.
     """
 
     parent: str = MAIN
@@ -120,25 +117,13 @@ def create_tag(
 ) -> Tag:
     """Name a snapshot.
 
-    Parameters
-    ----------
-    name
-        Not in use.
-    snapshot
-        As read from the store.
-    message
-        Why.
-    keep_ms
-        How long the tag keeps the snapshot's data, None for always.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A bad name, or one in use.
-    TypeError
-        The name or the message is no text.
-    VersionNotFound
-        The snapshot has expired.
+    name: Not in use.
+    snapshot: As read from the store.
+    message: Why.
+    keep_ms: How long the tag keeps the snapshot's data, None for always.
+    Raises InvalidArgumentError: A bad name, or one in use.
+    Raises TypeError: The name or the message is no text.
+    Raises VersionNotFound: The snapshot has expired.
     """
     created_ms = now_ms()
     tag = Tag(
@@ -159,10 +144,7 @@ def create_tag(
 def load_tag(store: AtomicStore, name: str) -> Tag | None:
     """A tag, None if there is none of this name.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not a tag, or its copy of the snapshot has another hash.
+    Raises CorruptMetadata: Not a tag, or its copy of the snapshot has another hash.
     """
     try:
         path = tag_path(name)
@@ -186,10 +168,7 @@ def tag_names(store: AtomicStore) -> list[str]:
 def delete_tag(store: AtomicStore, name: str) -> None:
     """Delete a tag; its snapshot's data goes with the next expiry, if nothing else needs it.
 
-    Raises
-    ------
-    VersionNotFound
-        There is no such tag.
+    Raises VersionNotFound: There is no such tag.
     """
     if not store.exists(tag_path(name)):
         raise missing_name(store, "tag", name)
@@ -206,14 +185,9 @@ def create_branch(
 ) -> Branch:
     """Let a branch leave its parent after a snapshot.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A bad name, or one in use.
-    TypeError
-        The name or the message is no text.
-    VersionNotFound
-        The snapshot has expired.
+    Raises InvalidArgumentError: A bad name, or one in use.
+    Raises TypeError: The name or the message is no text.
+    Raises VersionNotFound: The snapshot has expired.
     """
     branch = Branch(
         format=BRANCH_FORMAT,
@@ -235,10 +209,7 @@ def create_branch(
 def load_branch(store: AtomicStore, name: str) -> Branch | None:
     """A branch, None if there is none of this name (main needs no file, and has none).
 
-    Raises
-    ------
-    CorruptMetadata
-        Not a branch, or its copy of the snapshot has another hash.
+    Raises CorruptMetadata: Not a branch, or its copy of the snapshot has another hash.
     """
     try:
         path = branch_path(_check_branch(name))
@@ -262,10 +233,7 @@ def list_branch_names(store: AtomicStore) -> list[str]:
 def delete_branch(store: AtomicStore, name: str) -> None:
     """Delete a branch, newest snapshot file first: wherever that stops, a branch is left or none.
 
-    Raises
-    ------
-    VersionNotFound
-        There is no such branch.
+    Raises VersionNotFound: There is no such branch.
     """
     if load_branch(store, name) is None:
         raise missing_name(store, "branch", name)
@@ -275,10 +243,7 @@ def delete_branch(store: AtomicStore, name: str) -> None:
 def missing_name(store: AtomicStore, what: str, name: str) -> VersionNotFound:
     """The error for a tag, a branch or a version that is not there; names the closest ones.
 
-    Parameters
-    ----------
-    what
-        ``tag``, ``branch``, or ``version``, which may be either.
+    what: ``tag``, ``branch``, or ``version``, which may be either.
     """
     close = closest_names(store, what, name)
     return VersionNotFound(f"{store.location}: no {what} {name!r}{close}")
@@ -309,10 +274,7 @@ def snapshot_of(reference: Reference, path: str) -> Snapshot:
 def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
     """A snapshot's bytes as stored in its file, or in a tag or branch once that has expired.
 
-    Raises
-    ------
-    VersionNotFound
-        It has expired, and no tag or branch keeps it.
+    Raises VersionNotFound: It has expired, and no tag or branch keeps it.
     """
     if is_kept(store, snapshot):
         with contextlib.suppress(FileNotFoundError):  # its snapshot file may go just now
@@ -329,10 +291,7 @@ def stored_bytes(store: AtomicStore, snapshot: Snapshot) -> bytes:
 def is_kept(store: AtomicStore, snapshot: Snapshot) -> bool:
     """Whether a snapshot has not expired in the branch that it was committed to.
 
-    Raises
-    ------
-    CorruptMetadata
-        An expiry marker can't be true.
+    Raises CorruptMetadata: An expiry marker can't be true.
     """
     if 0 < snapshot.id < pointers.first_kept(store, snapshot.branch):
         pointers.check_marks(store, snapshot.id, snapshot.branch)
@@ -345,9 +304,7 @@ def pending_snapshots(store: AtomicStore) -> list[Snapshot]:
 
     To be asked for before tags and branches are: what is missing here has got its name since.
 
-    Raises
-    ------
-    CorruptMetadata
+    Raises CorruptMetadata.
     """
     listed = (item.path for item in store.list(PENDING_DIRECTORY))
     paths = [path for path in listed if is_made_by_writers(path) and not is_temporary(path)]

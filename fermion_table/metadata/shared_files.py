@@ -54,9 +54,7 @@ _QUOTED = {"http", "https", "webhdfs"}
 def clone_roots(properties: Mapping[str, str]) -> list[str]:
     """The locations that a table's files may lie in besides its own, by snapshot 0's properties.
 
-    Raises
-    ------
-    CorruptMetadata
+    Raises CorruptMetadata.
     """
     source = properties.get(CLONE_OF)
     if source is None:
@@ -112,10 +110,7 @@ class SharedFiles:
     def data(self, entry: Entry) -> str:
         """The location of an entry's data file.
 
-        Raises
-        ------
-        UnsafeStorage
-            The table may not name this file.
+        Raises UnsafeStorage: The table may not name this file.
         """
         if entry.external_path is None:
             return self._store.locate(entry.path)
@@ -124,9 +119,7 @@ class SharedFiles:
     def vector(self, entry: Entry) -> str:
         """The location of the file of an entry's deletion vector; empty if it has none.
 
-        Raises
-        ------
-        UnsafeStorage
+        Raises UnsafeStorage.
         """
         if entry.deletion_vector is None:
             return ""
@@ -149,9 +142,7 @@ class SharedFiles:
     def checked(self, location: str) -> str:
         """A location outside of the table, if the table may name it.
 
-        Raises
-        ------
-        UnsafeStorage
+        Raises UnsafeStorage.
         """
         why = _malformed(location)
         if why is None:
@@ -288,9 +279,7 @@ def _clone_roots(store: AtomicStore) -> list[str]:
 def creation_properties(store: AtomicStore) -> dict[str, str]:
     """The properties of a table's snapshot 0: a clone's name its source and its tag.
 
-    Raises
-    ------
-    FileNotFoundError, OSError, CorruptMetadata, UnsupportedFeature
+    Raises FileNotFoundError, OSError, CorruptMetadata, UnsupportedFeature.
     """
     path = snapshot_path(0)
     return read_decoded(store, path, lambda data: decode_snapshot(data, path)).properties

@@ -114,18 +114,11 @@ class Deltas(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one commit added and removed, by itself.
 
-    Attributes
-    ----------
-    tail_entries
-        The last so many of the snapshot's inline entries (`tail`) were added.
-    added
-        Manifests whose entries were added (instead, when there are many).
-    removed
-        Entries removed, without statistics.
-    removed_manifests
-        Manifests whose entries were removed (instead, when there are many).
-    sequence_start, row_id_start
-        What entries of this commit inherit.
+    tail_entries: The last so many of the snapshot's inline entries (`tail`) were added.
+    added: Manifests whose entries were added (instead, when there are many).
+    removed: Entries removed, without statistics.
+    removed_manifests: Manifests whose entries were removed (instead, when there are many).
+    sequence_start, row_id_start: What entries of this commit inherit.
     """
 
     tail_entries: Natural = 0
@@ -143,14 +136,9 @@ Producer = Literal["input", "lookup", "full_compaction"]
 class Changelog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The changes of rows that one commit has recorded, in changelog files.
 
-    Attributes
-    ----------
-    producer
-        The table's ``changelog_producer`` when they were recorded: what they tell.
-    entries
-        The files, in the order of time; none if nothing changed.
-    manifests
-        Manifests with the entries (instead, when there are many).
+    producer: The table's ``changelog_producer`` when they were recorded: what they tell.
+    entries: The files, in the order of time; none if nothing changed.
+    manifests: Manifests with the entries (instead, when there are many).
     """
 
     producer: Producer
@@ -385,19 +373,10 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Snapshot:
     """A snapshot from its stored bytes, with its hash.
 
-    Parameters
-    ----------
-    path
-        Names the object in messages.
-    keep_unknown
-        Keep keys that this version does not know, for what is written again.
-
-    Raises
-    ------
-    CorruptMetadata
-        Not a snapshot, or one that contradicts itself.
-    UnsupportedFeature
-        A newer format version, or a reader feature that is not known here.
+    path: Names the object in messages.
+    keep_unknown: Keep keys that this version does not know, for what is written again.
+    Raises CorruptMetadata: Not a snapshot, or one that contradicts itself.
+    Raises UnsupportedFeature: A newer format version, or a reader feature that is not known here.
     """
     decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
     plain = json_codec.decompressed(_checked_body(data, path) + b"}", path)
@@ -420,10 +399,7 @@ def decode_snapshot(data: bytes, path: str, *, keep_unknown: bool = True) -> Sna
 def check_writable(snapshot: Snapshot, path: str) -> None:
     """Refuse to write to a table that needs a writer feature unknown here.
 
-    Raises
-    ------
-    UnsupportedFeature
-        Names the features.
+    Raises UnsupportedFeature: Names the features.
     """
     _refuse_unknown(snapshot.writer_features, KNOWN_WRITER_FEATURES, path, "writer")
 

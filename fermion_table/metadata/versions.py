@@ -42,9 +42,7 @@ _ANCESTOR = re.compile(r"(?P<name>.+?)~(?P<generations>\d{1,18})")
 def check_version(version: Any, parameter: str) -> Version:
     """What names a snapshot, other than None; numbers of NumPy become Python's.
 
-    Raises
-    ------
-    TypeError
+    Raises TypeError.
     """
     if isinstance(version, (str, date, np.datetime64)):
         return version  # type: ignore[return-value]
@@ -59,21 +57,12 @@ def resolve_version(
 ) -> Snapshot:
     """The snapshot that a version names.
 
-    Parameters
-    ----------
-    version
-        None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
-        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times
-        as text.
-    branch
-        Where ids and times are looked up.
-
-    Raises
-    ------
-    TypeError
-        None of these.
-    VersionNotFound
-        Says the earliest and the latest that there is.
+    version: None (the latest), a snapshot id, a time (the latest then; see `moments.Moment`), a
+        tag, a branch, ``"main~3"`` (three before the latest), or any of these numbers and times as
+        text.
+    branch: Where ids and times are looked up.
+    Raises TypeError: None of these.
+    Raises VersionNotFound: Says the earliest and the latest that there is.
     """
     if version is None:
         return latest(store, branch=branch)
@@ -95,21 +84,11 @@ def find_version(
 ) -> tuple[Snapshot, str]:
     """The snapshot that a version names, and the branch that it is part of.
 
-    Parameters
-    ----------
-    version
-        As `resolve_version` takes it.
-    branch
-        Where ids and times are looked up.
-
-    Returns
-    -------
-    The snapshot, and the branch named by the version (``"dev~2"``), else the given one if the
-    snapshot is part of it, else the one it was committed to.
-
-    Raises
-    ------
-    VersionNotFound
+    version: As `resolve_version` takes it.
+    branch: Where ids and times are looked up.
+    Returns: The snapshot, and the branch named by the version (``"dev~2"``), else the given one if
+        the snapshot is part of it, else the one it was committed to.
+    Raises VersionNotFound.
     """
     if isinstance(version, str):
         branch = _named_branch(store, version.partition("~")[0]) or branch
@@ -127,9 +106,7 @@ def find_recorded(
 ) -> tuple[Snapshot, str]:
     """The same, of a snapshot id also where only the changelog is left.
 
-    Raises
-    ------
-    VersionNotFound
+    Raises VersionNotFound.
     """
     try:
         return find_version(store, version, branch=branch)
@@ -154,11 +131,8 @@ def is_part_of(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
 def snapshot_as_of(store: AtomicStore, time: Moment, *, branch: str = MAIN) -> Snapshot:
     """The latest snapshot at a time; text that is no time is a version, such as ``"main~3"``.
 
-    Raises
-    ------
-    TypeError
-        No time; a number could mean anything.
-    VersionNotFound
+    Raises TypeError: No time; a number could mean anything.
+    Raises VersionNotFound.
     """
     if isinstance(time, str):
         with contextlib.suppress(ValueError):
@@ -197,10 +171,7 @@ def tagged_snapshot(store: AtomicStore, name: str) -> Snapshot | None:
 def snapshot_of_tag(store: AtomicStore, name: str) -> Snapshot:
     """The snapshot that a tag names.
 
-    Raises
-    ------
-    VersionNotFound
-        There is no such tag.
+    Raises VersionNotFound: There is no such tag.
     """
     found = tagged_snapshot(store, name)
     if found is None:
@@ -215,10 +186,8 @@ def with_readable_version(
 
     It is looked for among the last hundred. What was found to be corrupt, twice, is not read again.
 
-    Raises
-    ------
-    TableNotFound
-        The table was dropped meanwhile: its snapshot files go before all that they name.
+    Raises TableNotFound: The table was dropped meanwhile: its snapshot files go before all that
+        they name.
     """
     corrupt = {error.path}
     try:

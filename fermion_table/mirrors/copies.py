@@ -68,10 +68,7 @@ def schema_key(schema_hash: str) -> str:
 def present_ids(split: Split, schemas: Mapping[int, TableSchema]) -> frozenset[int]:
     """The columns that some file of a split holds data of; all others are null, or their default.
 
-    Parameters
-    ----------
-    schemas
-        Those that files were written with, by id.
+    schemas: Those that files were written with, by id.
     """
     held: set[int] = set()
     for file in split.files:
@@ -164,16 +161,10 @@ class _Written:
 class Copy:
     """A copy that lies in the mirror's storage.
 
-    Attributes
-    ----------
-    name
-        Of its file.
-    split
-        Whose rows it has.
-    size
-        Bytes.
-    footer
-        What Parquet says of it.
+    name: Of its file.
+    split: Whose rows it has.
+    size: Bytes.
+    footer: What Parquet says of it.
     """
 
     name: str
@@ -205,9 +196,7 @@ class Copy:
 def described(store: AtomicStore, name: str, split: Split) -> Copy:
     """A copy that is there, by its footer.
 
-    Raises
-    ------
-    FileNotFoundError, OSError
+    Raises FileNotFoundError, OSError.
     """
     import pyarrow.parquet as parquet  # slow to import
 
@@ -225,12 +214,8 @@ def existing(store: AtomicStore, names: Iterable[str]) -> set[str]:
 def columns_of(fields: Sequence[pa.Field], ids: Sequence[int], held: frozenset[int]) -> pa.Schema:
     """The columns that a copy has: those with data, and the first if there is none.
 
-    Parameters
-    ----------
-    ids
-        The source's fields of the columns.
-    held
-        Those of which the copy has data.
+    ids: The source's fields of the columns.
+    held: Those of which the copy has data.
     """
     chosen = [field for field, number in zip(fields, ids, strict=True) if number in held]
     return pa.schema(chosen or fields[:1])

@@ -87,9 +87,7 @@ class DeltaTarget(MirrorTarget):
     def check(self, schema: TableSchema) -> None:
         """Refuse types, and names of columns, that Delta does not have.
 
-        Raises
-        ------
-        UnsupportedTypeError, InvalidArgumentError
+        Raises UnsupportedTypeError, InvalidArgumentError.
         """
         super().check(schema)
         self._check_names(schema.fields, ())

@@ -96,17 +96,12 @@ _MAPS = {"partitionValues", "configuration", "options"}
 class DeltaState:
     """What a log says, up to a version.
 
-    Attributes
-    ----------
-    version
-        The newest one; -1: there is no log.
-    files, removed
-        Actions that add the live files, and that removed others, by path.
-    metadata, protocol, transactions
-        The newest actions of these kinds; of transactions by application.
-    commits
-        The commits read: version, ``commitInfo`` and whether they change the table. Those before
-        the last checkpoint are not among them, but for its own.
+    version: The newest one; -1: there is no log.
+    files, removed: Actions that add the live files, and that removed others, by path.
+    metadata, protocol, transactions: The newest actions of these kinds; of transactions by
+        application.
+    commits: The commits read: version, ``commitInfo`` and whether they change the table. Those
+        before the last checkpoint are not among them, but for its own.
     """
 
     version: int = -1
@@ -157,10 +152,7 @@ def commit_path(version: int) -> str:
 def read_log(store: AtomicStore) -> DeltaState:
     """The newest state of a log.
 
-    Raises
-    ------
-    CorruptMetadata
-        A version is missing, or is no JSON.
+    Raises CorruptMetadata: A version is missing, or is no JSON.
     """
     versions = sorted(
         int(match[1]) for item in store.list(LOG) if (match := _COMMIT.fullmatch(item.path))

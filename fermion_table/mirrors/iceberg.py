@@ -94,14 +94,9 @@ def iceberg_leaf(dtype: pa.DataType) -> pa.DataType | None:
 class IcebergState:
     """An Iceberg table and the files that it shows.
 
-    Attributes
-    ----------
-    held
-        None: there is none yet.
-    manifests
-        With live files, in their order.
-    places
-        The manifest of each copy, by its path.
+    held: None: there is none yet.
+    manifests: With live files, in their order.
+    places: The manifest of each copy, by its path.
     """
 
     held: HeldTable | None = None
@@ -112,13 +107,9 @@ class IcebergState:
 class IcebergTarget(MirrorTarget):
     """An Iceberg table in a directory, or of a catalog.
 
-    Parameters
-    ----------
-    store
-        Of its directory.
-    catalog, table
-        The catalog, as pyiceberg's configuration calls it, and the name of the table there; None:
-        the directory has the metadata.
+    store: Of its directory.
+    catalog, table: The catalog, as pyiceberg's configuration calls it, and the name of the table
+        there; None: the directory has the metadata.
     """
 
     kind = "iceberg"
@@ -286,14 +277,9 @@ class IcebergTarget(MirrorTarget):
 class _SnapshotCommit:
     """The manifests and the snapshot of one commit.
 
-    Parameters
-    ----------
-    held
-        The table before it.
-    metadata
-        With its schema and partitioning.
-    known
-        The files before it.
+    held: The table before it.
+    metadata: With its schema and partitioning.
+    known: The files before it.
     """
 
     def __init__(self, held: HeldTable, metadata: TableMetadata, known: IcebergState) -> None:

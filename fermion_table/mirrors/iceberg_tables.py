@@ -41,12 +41,8 @@ _VERSION = re.compile(rf"{METADATA}/v(\d+)\.metadata\.json")
 class HeldTable:
     """An Iceberg table as it was read, or as it is to be made.
 
-    Attributes
-    ----------
-    files
-        Reads and writes its metadata.
-    detail
-        What the place that it lies in needs to commit.
+    files: Reads and writes its metadata.
+    detail: What the place that it lies in needs to commit.
     """
 
     metadata: TableMetadata
@@ -78,10 +74,7 @@ class TablePlace(ABC):
 class DirectoryTable(TablePlace):
     """A table whose metadata lies in its own directory.
 
-    Parameters
-    ----------
-    store
-        Of that directory.
+    store: Of that directory.
     """
 
     def __init__(self, store: AtomicStore) -> None:
@@ -145,14 +138,9 @@ class DirectoryTable(TablePlace):
 class CatalogTable(TablePlace):
     """A table of a catalog that pyiceberg is configured for.
 
-    Parameters
-    ----------
-    store
-        Of the directory in which its files lie.
-    catalog
-        The name of the catalog in pyiceberg's configuration.
-    table
-        Its name there, with its namespace: ``"db.sales"``.
+    store: Of the directory in which its files lie.
+    catalog: The name of the catalog in pyiceberg's configuration.
+    table: Its name there, with its namespace: ``"db.sales"``.
     """
 
     def __init__(self, store: AtomicStore, catalog: str, table: str) -> None:
@@ -279,10 +267,7 @@ class _Buffer(io.BytesIO):
 def _relative(store: AtomicStore, location: str) -> str:
     """A path within the store, of an absolute one.
 
-    Raises
-    ------
-    CorruptMetadata
-        It lies elsewhere.
+    Raises CorruptMetadata: It lies elsewhere.
     """
     beginning = f"{store.location.rstrip('/')}/"
     if not location.startswith(beginning):

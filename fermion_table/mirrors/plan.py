@@ -18,12 +18,8 @@ RESERVED = "fermion."
 class CopyPlan:
     """How a mirror comes to show the splits of a snapshot.
 
-    Attributes
-    ----------
-    added
-        Splits without a copy that can be read, by the names of the copies that they get.
-    removed
-        Names of copies that are not shown any more.
+    added: Splits without a copy that can be read, by the names of the copies that they get.
+    removed: Names of copies that are not shown any more.
     """
 
     added: Mapping[str, Split]
@@ -46,15 +42,10 @@ def plan_copies(
 ) -> CopyPlan:
     """Compare the splits of a snapshot with the copies that a mirror shows.
 
-    Parameters
-    ----------
-    live
-        Names of those copies.
-    schema_hash
-        Of the snapshot's schema.
-    is_readable
-        Whether a copy of a split that was written under a schema, which the digits in its name
-        tell, is read as the split is now.
+    live: Names of those copies.
+    schema_hash: Of the snapshot's schema.
+    is_readable: Whether a copy of a split that was written under a schema, which the digits in its
+        name tell, is read as the split is now.
     """
     by_unit: dict[str, list[str]] = defaultdict(list)
     for name in sorted(live):
@@ -86,10 +77,7 @@ def reads_alike(
     A column of which the split has no data need not be in the copy: it is null. Columns that were
     dropped may be in it, unless the target would take one for a new column of its name.
 
-    Parameters
-    ----------
-    versions
-        Schemas that the split's files were written with, by id.
+    versions: Schemas that the split's files were written with, by id.
     """
     if old is new:
         return True

@@ -73,18 +73,11 @@ def write_here(task: CopyTask, splits: Sequence[tuple[Split, str]]) -> None:
 class Publisher:
     """Brings one mirror up to its source.
 
-    Attributes
-    ----------
-    name
-        Of the mirror.
-    store, branch
-        Of the source.
-    target
-        The mirror.
-    history
-        Whether the first publication begins with the oldest snapshot, not with the newest.
-    runner
-        Writes the copies.
+    name: Of the mirror.
+    store, branch: Of the source.
+    target: The mirror.
+    history: Whether the first publication begins with the oldest snapshot, not with the newest.
+    runner: Writes the copies.
     """
 
     name: str
@@ -97,17 +90,12 @@ class Publisher:
     def publish(self) -> Publication:
         """Publish all snapshots that the mirror does not show.
 
-        Raises
-        ------
-        CommitConflict
-            Somebody else has written to the mirror.
-        InvalidArgumentError
-            It shows a snapshot that is not in the history of the source, or a column or value that
-            it can't have.
-        UnsupportedTypeError
-            A column's type; no snapshot was published.
-        VersionNotFound
-            A snapshot has expired meanwhile; the next publication goes on with a later one.
+        Raises CommitConflict: Somebody else has written to the mirror.
+        Raises InvalidArgumentError: It shows a snapshot that is not in the history of the source,
+            or a column or value that it can't have.
+        Raises UnsupportedTypeError: A column's type; no snapshot was published.
+        Raises VersionNotFound: A snapshot has expired meanwhile; the next publication goes on with
+            a later one.
         """
         newest = latest(self.store, branch=self.branch)
         source = Source(newest.table_uuid, self.branch)

@@ -38,10 +38,8 @@ KINDS: Mapping[str, tuple[str, str, str]] = {
 def target_class(kind: str, what: str) -> type[MirrorTarget]:
     """The target of a kind of mirrors.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There is no such kind, or its library is not installed; begins with `what`.
+    Raises InvalidArgumentError: There is no such kind, or its library is not installed; begins with
+        `what`.
     """
     if kind not in KINDS:
         raise InvalidArgumentError(

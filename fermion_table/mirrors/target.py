@@ -32,10 +32,7 @@ class Source:
 class Position:
     """The snapshot of the source that a mirror shows.
 
-    Attributes
-    ----------
-    snapshot_hash
-        None where the mirror does not say it any more.
+    snapshot_hash: None where the mirror does not say it any more.
     """
 
     source: Source
@@ -47,16 +44,10 @@ class Position:
 class TargetState:
     """Where a mirror stands.
 
-    Attributes
-    ----------
-    position
-        None: nothing was published yet.
-    copies
-        Names of the copies that it shows.
-    schema_key
-        Of the source's schema that it has.
-    detail
-        What the target itself needs for the next commit.
+    position: None: nothing was published yet.
+    copies: Names of the copies that it shows.
+    schema_key: Of the source's schema that it has.
+    detail: What the target itself needs for the next commit.
     """
 
     position: Position | None = None
@@ -68,12 +59,8 @@ class TargetState:
 class Step:
     """One commit of a mirror: it shows the next snapshot of the source.
 
-    Attributes
-    ----------
-    kind
-        What becomes of the copies.
-    added, removed
-        Copies that it shows from now on, and names of those that it shows no more.
+    kind: What becomes of the copies.
+    added, removed: Copies that it shows from now on, and names of those that it shows no more.
     """
 
     position: Position
@@ -87,21 +74,13 @@ class Step:
 class MirrorTarget(ABC):
     """A table of another format that shows a table of ours.
 
-    Attributes
-    ----------
-    kind
-        Its name, as users give it.
-    by_name
-        Whether columns of files are found by name; else by field id.
-    leaf
-        The types that it has.
-    options
-        Names of further parameters, which are texts.
+    kind: Its name, as users give it.
+    by_name: Whether columns of files are found by name; else by field id.
+    leaf: The types that it has.
+    options: Names of further parameters, which are texts.
 
-    Parameters
-    ----------
-    store
-        Where its data files lie.
+    Parameters:
+    store: Where its data files lie.
     """
 
     kind: str
@@ -120,19 +99,14 @@ class MirrorTarget(ABC):
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
         """The columns as copies have them.
 
-        Raises
-        ------
-        UnsupportedTypeError
-            The target has no such type; names mirror, column and type.
+        Raises UnsupportedTypeError: The target has no such type; names mirror, column and type.
         """
         return copied_schema(schema, type(self).leaf, ids=not self.by_name, where=self.where)
 
     def check(self, schema: TableSchema) -> None:
         """Refuse a schema that the target can't have.
 
-        Raises
-        ------
-        UnsupportedTypeError, InvalidArgumentError
+        Raises UnsupportedTypeError, InvalidArgumentError.
         """
         self.arrow_schema(schema)
 
@@ -148,12 +122,8 @@ class MirrorTarget(ABC):
     def load(self, source: Source) -> TargetState:
         """Where the mirror stands.
 
-        Raises
-        ------
-        CommitConflict
-            Somebody else has written to it.
-        InvalidArgumentError
-            It is no mirror of this source.
+        Raises CommitConflict: Somebody else has written to it.
+        Raises InvalidArgumentError: It is no mirror of this source.
         """
 
     @abstractmethod

@@ -52,15 +52,8 @@ def plain_leaf(dtype: pa.DataType) -> pa.DataType | None:
 def copied_field(field: Field, leaf: Leaf, *, ids: bool) -> pa.Field:
     """A column as it is in the Parquet files of a copy; all of it may be null.
 
-    Parameters
-    ----------
-    ids
-        Whether fields have their ids in Parquet.
-
-    Raises
-    ------
-    UnsupportedTypeError
-        Names the column and the type that the target does not have.
+    ids: Whether fields have their ids in Parquet.
+    Raises UnsupportedTypeError: Names the column and the type that the target does not have.
     """
     return _copied(field, (field.name,), leaf, ids)
 
@@ -95,10 +88,7 @@ def _copied(field: Field, path: tuple[str, ...], leaf: Leaf, ids: bool) -> pa.Fi
 def copied_schema(schema: TableSchema, leaf: Leaf, *, ids: bool, where: str) -> pa.Schema:
     """All columns as they are in copies.
 
-    Raises
-    ------
-    UnsupportedTypeError
-        Names the mirror, the column and its type.
+    Raises UnsupportedTypeError: Names the mirror, the column and its type.
     """
     try:
         return pa.schema([copied_field(field, leaf, ids=ids) for field in schema.fields])

@@ -93,10 +93,8 @@ def read_assignments(
 ) -> dict[str, Assignment]:
     """What an update sets, with expressions in place of text.
 
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
-        The table lacks a column, text is no SQL, or nothing is set.
+    Raises ColumnNotFoundError, InvalidArgumentError: The table lacks a column, text is no SQL, or
+        nothing is set.
     """
     if not assignments:
         raise InvalidArgumentError("update: expected a column to set")
@@ -121,16 +119,9 @@ def read_text(
     For now, text that was a value before text was SQL, and that no column is named in, is one with
     a warning.
 
-    Parameters
-    ----------
-    names
-        The columns that the expression sees.
-    words
-        Other words of which none can be in a text that is a value.
-
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
+    names: The columns that the expression sees.
+    words: Other words of which none can be in a text that is a value.
+    Raises ColumnNotFoundError, InvalidArgumentError.
     """
     if text.isidentifier() and text in names:
         return Column((text,))
@@ -188,15 +179,8 @@ def assigned(
 ) -> pa.RecordBatch:
     """Rows with some columns set; every expression sees the rows as they were.
 
-    Parameters
-    ----------
-    batch
-        All columns of the table in their order, perhaps others after them.
-
-    Raises
-    ------
-    SchemaMismatch
-        A value does not fit its column.
+    batch: All columns of the table in their order, perhaps others after them.
+    Raises SchemaMismatch: A value does not fit its column.
     """
     places = {name: place for place, name in enumerate(schema.names)}
     rows, others = batch.select(range(len(places))), range(len(places), batch.num_columns)
@@ -216,12 +200,8 @@ def assigned(
 def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
     """A batch with rows replaced.
 
-    Parameters
-    ----------
-    changed
-        The new rows, of the same schema.
-    mask
-        ``bool``, shape (num_rows,): the places of the new rows, in their order.
+    changed: The new rows, of the same schema.
+    mask: ``bool``, shape (num_rows,): the places of the new rows, in their order.
     """
     order = np.arange(batch.num_rows, dtype=np.int64)
     order[mask] = batch.num_rows + np.arange(changed.num_rows)
@@ -234,16 +214,9 @@ def evaluated(
 ) -> pa.Array:
     """What a column is set to, row by row; not yet of the column's type.
 
-    Parameters
-    ----------
-    batch
-        The rows that expressions and functions see.
-
-    Raises
-    ------
-    InvalidArgumentError
-        An expression fails, a value is none of the column's, or a function gives too few or too
-        many values.
+    batch: The rows that expressions and functions see.
+    Raises InvalidArgumentError: An expression fails, a value is none of the column's, or a function
+        gives too few or too many values.
     """
     shown = f"{where}: column {field.name!r}"
     if isinstance(value, LiteralValue):
@@ -325,10 +298,7 @@ def _repeated(value: Any, count: int, field: Field, shown: str) -> pa.Array:
 def whole_table(rows: pa.Table, where: str) -> pa.RecordBatch:
     """All rows of a table in one batch; a copy where there are several.
 
-    Raises
-    ------
-    InvalidArgumentError
-        They do not fit; names ``where``.
+    Raises InvalidArgumentError: They do not fit; names ``where``.
     """
     batches = [batch for batch in rows.to_batches() if batch.num_rows]
     if not batches:

@@ -47,20 +47,14 @@ class ColumnChange(ABC):
     ) -> Made:
         """Make the column files of a snapshot's data files, as far as they get any.
 
-        Parameters
-        ----------
-        schema
-            Of the table from the commit on.
-        entries
-            The data files with rows.
+        schema: Of the table from the commit on.
+        entries: The data files with rows.
         """
 
     def publish(self, known: Snapshot) -> Snapshot:
         """Make the files, and commit them.
 
-        Raises
-        ------
-        InvalidArgumentError, CommitConflict, CommitStateUnknown
+        Raises InvalidArgumentError, CommitConflict, CommitStateUnknown.
         """
         try:
             published = self.publisher.publish(known, self._plan, self.metadata)
@@ -108,9 +102,7 @@ class ColumnChange(ABC):
 def check_append_table(schema: TableSchema, action: str, where: str) -> None:
     """Refuse column files in a table whose rows are merged by key.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     if has_buckets(schema):
         raise InvalidArgumentError(
@@ -122,9 +114,7 @@ def check_append_table(schema: TableSchema, action: str, where: str) -> None:
 def check_fillable(schema: TableSchema, names: Sequence[str], action: str, where: str) -> None:
     """Refuse to replace columns by which rows have their place.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     places = {each.source_id for each in schema.partition_by}.union(schema.sort_by)
     for name in names:

@@ -22,17 +22,10 @@ from fermion_table.schema.schema import Path
 class ColumnExpressions:
     """Evaluates expressions over record batches, and casts to the types of the columns. Picklable.
 
-    Parameters
-    ----------
-    expressions
-        By the name of the new column: SQL, `lit`, `fermion.col`, or a
+    expressions: By the name of the new column: SQL, `lit`, `fermion.col`, or a
         ``pyarrow.compute.Expression``.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        A value is no expression, SQL cannot stay (see `SqlExpression`), or the names are not those
-        of the columns.
+    Raises TypeError, InvalidArgumentError: A value is no expression, SQL cannot stay (see
+        `SqlExpression`), or the names are not those of the columns.
     """
 
     def __init__(self, expressions: Mapping[str, Any], columns: pa.Schema, where: str) -> None:
@@ -70,9 +63,7 @@ class ColumnExpressions:
     def check(self, given: pa.Schema) -> None:
         """Refuse SQL that does not fit the columns that are read, or those that it gives.
 
-        Raises
-        ------
-        ColumnNotFoundError, InvalidArgumentError
+        Raises ColumnNotFoundError, InvalidArgumentError.
         """
         if self._sql is None:
             return
@@ -106,15 +97,9 @@ def schema_of_expressions(
 ) -> pa.Schema:
     """The columns that expressions give of rows.
 
-    Parameters
-    ----------
-    expressions
-        As `ColumnExpressions` takes them.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError, ColumnNotFoundError
-        An expression is none, or does not fit the columns; or it gives no type (NULL).
+    expressions: As `ColumnExpressions` takes them.
+    Raises TypeError, InvalidArgumentError, ColumnNotFoundError: An expression is none, or does not
+        fit the columns; or it gives no type (NULL).
     """
     _check_kinds(expressions, where)
     rows = pa.RecordBatch.from_arrays([nulls(each.type, 0) for each in given], schema=given)

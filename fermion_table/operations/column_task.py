@@ -171,10 +171,7 @@ class Stopped(Exception):
 def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.RecordBatch:
     """Rows at their places among others, which are null.
 
-    Parameters
-    ----------
-    places
-        ``int64``, ascending.
+    places: ``int64``, ascending.
     """
     if len(places) == count:
         return values
@@ -191,10 +188,8 @@ def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.Record
 def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:
     """What a function gave, as one batch of exactly the new columns.
 
-    Raises
-    ------
-    TypeError, ValueError, InvalidArgumentError
-        Other columns, types, or another number of rows.
+    Raises TypeError, ValueError, InvalidArgumentError: Other columns, types, or another number of
+        rows.
     """
     if found is None:
         raise TypeError("the function returned None: expected the new columns")

@@ -97,12 +97,8 @@ class FinishedColumns:
 class Computation(NamedTuple):
     """How columns are computed.
 
-    Attributes
-    ----------
-    function
-        From a record batch to the new columns of its rows.
-    batch_rows
-        Rows a call, at most.
+    function: From a record batch to the new columns of its rows.
+    batch_rows: Rows a call, at most.
     """
 
     function: Callable[[pa.RecordBatch], Any]
@@ -114,18 +110,11 @@ class Computation(NamedTuple):
 class ComputedColumns(ColumnChange):
     """What `Table.add_columns_with` does.
 
-    Parameters
-    ----------
-    publisher, metadata
-        As of a `ColumnChange`.
-    threads
-        Files computed side by side; None takes the number of processors.
-    progress
-        Called with the files done and the files in all.
-    resume
-        What an earlier try has made.
-    runner
-        What computes the files; None: threads of this process.
+    publisher, metadata: As of a `ColumnChange`.
+    threads: Files computed side by side; None takes the number of processors.
+    progress: Called with the files done and the files in all.
+    resume: What an earlier try has made.
+    runner: What computes the files; None: threads of this process.
     """
 
     def __init__(
@@ -336,11 +325,8 @@ def _is_stored(store: AtomicStore, made: Entry) -> bool:
 def check_new_columns(columns: pa.Schema, action: str, where: str) -> pa.Schema:
     """The columns that a function gives, without metadata; refused where they can't be.
 
-    Raises
-    ------
-    InvalidArgumentError
-        None at all, a name twice, or one that must not be null: rows that others append while the
-        values are computed have none.
+    Raises InvalidArgumentError: None at all, a name twice, or one that must not be null: rows that
+        others append while the values are computed have none.
     """
     if not len(columns):
         raise InvalidArgumentError(f"{where}: {action}: schema: expected at least one column")

@@ -53,12 +53,8 @@ REWRITE_DELETED_FRACTION = 0.5
 class Matched:
     """Rows of one file that a filter selects and that are not deleted.
 
-    Attributes
-    ----------
-    rows
-        By their numbers in the file.
-    is_whole
-        Whether they are all that is left of it.
+    rows: By their numbers in the file.
+    is_whole: Whether they are all that is left of it.
     """
 
     entry: Entry
@@ -100,10 +96,8 @@ Replaced = bool | TableFilter
 class Draft:
     """Changes to one snapshot.
 
-    Parameters
-    ----------
-    cache, written
-        What the drafts of one transaction share: rows found, and the files written for it.
+    cache, written: What the drafts of one transaction share: rows found, and the files written for
+        it.
     """
 
     def __init__(
@@ -192,10 +186,7 @@ class Draft:
     def delete(self, matched: Matched, *, rewrites: bool = True) -> None:
         """Delete rows: with their file, in a deletion vector, or by rewriting the file.
 
-        Parameters
-        ----------
-        rewrites
-            Whether a file of which little is left is written again, here and now.
+        rewrites: Whether a file of which little is left is written again, here and now.
         """
         entry = matched.entry
         if matched.is_whole:
@@ -250,10 +241,7 @@ class Draft:
     ) -> TableWriter:
         """Writes new files under the draft's schema, or another one.
 
-        Parameters
-        ----------
-        replaced
-            See `bucket_counts`.
+        replaced: See `bucket_counts`.
         """
         settings = WriteSettings(source=source)
         return make_writer(
@@ -275,11 +263,8 @@ class Draft:
     def bucket_counts(self, replaced: Replaced) -> BucketCounts:
         """Numbers of buckets of partitions that have another one than the settings say.
 
-        Parameters
-        ----------
-        replaced
-            Which partitions lose all their files before anything is added to them: none, all, or
-            those of a filter (see `partitions_replaced`).
+        replaced: Which partitions lose all their files before anything is added to them: none, all,
+            or those of a filter (see `partitions_replaced`).
         """
         if replaced is True or not self.schema.bucket_counts:
             return {}

@@ -48,16 +48,10 @@ class _Rows:
 class FilledColumns(ColumnChange):
     """What `Table.fill_columns` does.
 
-    Parameters
-    ----------
-    publisher, metadata
-        As of a `ColumnChange`.
-    on
-        Columns that tell the rows; none: the ids of rows, in `ROW_ID`.
-    columns
-        Those to fill; None: all other ones of the data.
-    unmatched
-        What becomes of rows without a partner; see `Table.fill_columns`.
+    publisher, metadata: As of a `ColumnChange`.
+    on: Columns that tell the rows; none: the ids of rows, in `ROW_ID`.
+    columns: Those to fill; None: all other ones of the data.
+    unmatched: What becomes of rows without a partner; see `Table.fill_columns`.
     """
 
     def __init__(

@@ -28,10 +28,7 @@ from fermion_table.writing.make_writer import write_changes
 def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     """Delete the rows that a filter selects.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The table's merge engine keeps deleted rows.
+    Raises InvalidArgumentError: The table's merge engine keeps deleted rows.
     """
     key.engine.check_removes(key.options, "delete")
     _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
@@ -44,11 +41,9 @@ def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     nothing is left of their rows' history, and the partitions get the number of buckets that the
     settings say. Other rows are deleted.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The filter selects others, and the table's merge engine keeps deleted rows; or it has
-        sequence fields, by which a new row could be older than the deletion, and not show.
+    Raises InvalidArgumentError: The filter selects others, and the table's merge engine keeps
+        deleted rows; or it has sequence fields, by which a new row could be older than the
+        deletion, and not show.
     """
     live = draft.live()
     partitions = list({entry.partition for entry in live})
@@ -72,11 +67,8 @@ def update_rows(
 ) -> None:
     """Set columns of the rows that a filter selects.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A column of the key or a sequence field is set, or the table's merge engine does not
-        replace rows.
+    Raises InvalidArgumentError: A column of the key or a sequence field is set, or the table's
+        merge engine does not replace rows.
     """
     fixed = dict.fromkeys(key.names, "the primary key")
     fixed |= dict.fromkeys(key.options.sequence_fields, "sequence.field")

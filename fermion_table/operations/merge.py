@@ -55,15 +55,10 @@ from fermion_table.writing.make_writer import TableWriter
 class Merge:
     """Rows of a table and of a source with equal keys are updated, deleted or inserted.
 
-    Parameters
-    ----------
-    publisher
-        Of the branch, if columns that only the source has are added to the table; else None.
+    publisher: Of the branch, if columns that only the source has are added to the table; else None.
 
-    Attributes
-    ----------
-    counts
-        Of the draft that it was applied to last; or what counts them.
+    Attributes:
+    counts: Of the draft that it was applied to last; or what counts them.
     """
 
     kind: Kind = "upsert"
@@ -188,10 +183,7 @@ def _by_file(
 ) -> Iterator[tuple[Entry, Taken]]:
     """Rows by their places among those of all files, as rows of each file by their numbers there.
 
-    Parameters
-    ----------
-    ends
-        The place after the last row of each file.
+    ends: The place after the last row of each file.
     """
     bounds = np.searchsorted(taken.rows, [0, *ends])
     for number, (first, last) in enumerate(itertools.pairwise(bounds.tolist())):

@@ -38,11 +38,8 @@ from fermion_table.writing.make_writer import TableWriter, write_changes
 def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
     """Refuse a clause that a primary-key table can't carry out.
 
-    Raises
-    ------
-    InvalidArgumentError
-        An update sets a column of the primary key, an insert may meet a row of its key, or the
-        table's merge engine does not delete or replace rows.
+    Raises InvalidArgumentError: An update sets a column of the primary key, an insert may meet a
+        row of its key, or the table's merge engine does not delete or replace rows.
     """
     action, method = clause.clause.action, f"merge: {clause.clause.method}"
     if action == "delete":
@@ -70,15 +67,10 @@ def check_by_key(clause: BoundClause, key: PrimaryKey) -> None:
 def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[], MergeCounts]:
     """Write what rows become.
 
-    Returns
-    -------
-    What counts the rows that changed: an upsert reads nothing; and a row that is inserted need not
-    show, as a deletion of a later sequence hides it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Rows of the source have one key, and are to change the same row of the table.
+    Returns: What counts the rows that changed: an upsert reads nothing; and a row that is inserted
+        need not show, as a deletion of a later sequence hides it.
+    Raises InvalidArgumentError: Rows of the source have one key, and are to change the same row of
+        the table.
     """
     with draft.writer() as writer:
         if merge.sides.merge.is_upsert(key):
@@ -125,12 +117,8 @@ def _counted(
 ) -> MergeCounts:
     """Which rows of an upsert show, and were there before, by scans of the keys.
 
-    Parameters
-    ----------
-    sequences
-        Of the rows, in the order of the source.
-    after
-        None: all show.
+    sequences: Of the rows, in the order of the source.
+    after: None: all show.
     """
     known = updated = 0
     for data, rows, source_rows in paired_pieces(merge, before.to_batches()):

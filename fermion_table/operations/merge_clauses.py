@@ -192,12 +192,8 @@ class MergeClauses:
 class MergeSides:
     """What is merged: the schemas of both sides, and how their rows find each other.
 
-    Attributes
-    ----------
-    source
-        Of the source; names are unique.
-    merge
-        Says which columns they find each other by.
+    source: Of the source; names are unique.
+    merge: Says which columns they find each other by.
     """
 
     schema: TableSchema
@@ -223,12 +219,8 @@ class MergeSides:
 class BoundClause:
     """A clause whose columns were found.
 
-    Attributes
-    ----------
-    condition
-        None selects every row.
-    values
-        What is set, by column; columns of the table that are not here stay as they are, or get
+    condition: None selects every row.
+    values: What is set, by column; columns of the table that are not here stay as they are, or get
         their default where rows are inserted.
     """
 
@@ -257,14 +249,9 @@ class BoundClause:
     ) -> pa.RecordBatch:
         """The rows that an update or insert writes, as the values give them.
 
-        Parameters
-        ----------
-        rows
-            What values see.
-        target
-            Rows of the table that are updated, with the columns of `carried` at least.
-        is_trial
-            Whether only the types are wanted: functions are not called then.
+        rows: What values see.
+        target: Rows of the table that are updated, with the columns of `carried` at least.
+        is_trial: Whether only the types are wanted: functions are not called then.
         """
         arrays: list[pa.Array] = []
         fields: list[pa.Field] = []
@@ -285,10 +272,7 @@ class BoundClause:
     def fitting(self, made: pa.RecordBatch) -> pa.RecordBatch:
         """What `made_of` gave, with every column of the table, in its type.
 
-        Raises
-        ------
-        SchemaMismatch
-            A value does not fit its column.
+        Raises SchemaMismatch: A value does not fit its column.
         """
         schema = self.sides.schema
         conversions = plan_writing(schema, made.schema)
@@ -298,14 +282,11 @@ class BoundClause:
 def bind_clause(clause: Clause, sides: MergeSides) -> BoundClause:
     """Find a clause's columns, and check that what it writes fits the table.
 
-    Raises
-    ------
-    ColumnNotFoundError
-        A column that a condition or value names is not there.
-    SchemaMismatch
-        Values do not fit the table's columns, or the source lacks columns that are set.
-    InvalidArgumentError
-        Nothing is set, a literal is none of its column's, or an expression can't be evaluated.
+    Raises ColumnNotFoundError: A column that a condition or value names is not there.
+    Raises SchemaMismatch: Values do not fit the table's columns, or the source lacks columns that
+        are set.
+    Raises InvalidArgumentError: Nothing is set, a literal is none of its column's, or an expression
+        can't be evaluated.
     """
     seen = sides.seen_by(clause.case)
     with_names = _NamedColumns(seen, clause.method)
@@ -570,10 +551,7 @@ class MergeDescription(ABC):
     def _begun(self) -> MergeClauses:
         """The clauses, which are executed now.
 
-        Raises
-        ------
-        InvalidArgumentError
-            There are none, or they were executed before.
+        Raises InvalidArgumentError: There are none, or they were executed before.
         """
         if not self._clauses.clauses:
             raise InvalidArgumentError(

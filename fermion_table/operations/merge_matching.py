@@ -45,14 +45,9 @@ class MergeCounts:
 class Taken:
     """Rows of the table that clauses take: ``int64``, shape (n,) each.
 
-    Attributes
-    ----------
-    rows
-        Their numbers, ascending.
-    source_rows
-        Their partners; -1 for rows without one.
-    clauses
-        The numbers of the clauses.
+    rows: Their numbers, ascending.
+    source_rows: Their partners; -1 for rows without one.
+    clauses: The numbers of the clauses.
     """
 
     rows: np.ndarray
@@ -73,14 +68,9 @@ class Taken:
 class BoundMerge:
     """A merge whose columns were found in one version of the table's schema.
 
-    Attributes
-    ----------
-    keys
-        Theirs, as the table's columns have them.
-    clauses
-        In the order in which they are tried.
-    chosen
-        Selects every row of the table that the merge may look at.
+    keys: Theirs, as the table's columns have them.
+    clauses: In the order in which they are tried.
+    chosen: Selects every row of the table that the merge may look at.
     """
 
     sides: MergeSides
@@ -115,15 +105,8 @@ class BoundMerge:
     def taken(self, data: pa.RecordBatch, rows: np.ndarray, source_rows: np.ndarray) -> Taken:
         """The rows of the table that clauses take.
 
-        Parameters
-        ----------
-        data
-            Rows of the table, with the columns that conditions read.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Clauses take several pairs with the same row of the table.
+        data: Rows of the table, with the columns that conditions read.
+        Raises InvalidArgumentError: Clauses take several pairs with the same row of the table.
         """
         asked = self._of_source(self.asked)
         matched = self._first_clause(
@@ -145,10 +128,7 @@ class BoundMerge:
     def insertions(self, unmatched: np.ndarray) -> Iterator[tuple[BoundClause, np.ndarray]]:
         """Rows of the source that clauses insert, in order, some at a time.
 
-        Parameters
-        ----------
-        unmatched
-            Rows of the source without a partner, ascending.
+        unmatched: Rows of the source without a partner, ascending.
         """
         if not self.inserts:
             return
@@ -169,10 +149,8 @@ class BoundMerge:
     ) -> np.ndarray:
         """The clause that takes each of some rows: its number, ``int64``; -1 where none does.
 
-        Parameters
-        ----------
-        sides
-            What conditions see of them: columns of ``target``, ``source`` or both, and row numbers.
+        sides: What conditions see of them: columns of ``target``, ``source`` or both, and row
+            numbers.
         """
         taken, left = np.full(count, -1, np.int64), np.arange(count)
         for number, clause in enumerate(self.clauses):
@@ -218,14 +196,9 @@ class Evaluation:
     ) -> Iterator[tuple[pa.RecordBatch, np.ndarray, Taken]]:
         """Decide what becomes of every row of the table.
 
-        Parameters
-        ----------
-        batches
-            The rows that the merge may look at, with the columns of keys and conditions.
-
-        Yields
-        ------
-        Many rows at a time, the numbers of those that have a partner, and those that clauses take.
+        batches: The rows that the merge may look at, with the columns of keys and conditions.
+        Yields: Many rows at a time, the numbers of those that have a partner, and those that
+            clauses take.
         """
         for rows, paired, source_rows in paired_pieces(self.merge, batches):
             self._has_partner[source_rows] = True
@@ -257,9 +230,7 @@ def paired_pieces(
 def bind_merge(merge: MergeClauses, source: pa.RecordBatch, schema: TableSchema) -> BoundMerge:
     """Find the columns that a merge names, and refuse what does not fit.
 
-    Raises
-    ------
-    ColumnNotFoundError, SchemaMismatch, InvalidArgumentError
+    Raises ColumnNotFoundError, SchemaMismatch, InvalidArgumentError.
     """
     sides = MergeSides(schema, source.schema, merge)
     bound = sides.bound_clauses()

@@ -31,9 +31,7 @@ IN_LIST_MAX = 1000
 def check_join_type(name: str, dtype: pa.DataType) -> None:
     """Refuse a type whose values can't be looked up.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     storage = _storage(dtype)
     if pat.is_nested(storage) or pat.is_interval(storage):
@@ -46,10 +44,7 @@ def check_join_type(name: str, dtype: pa.DataType) -> None:
 class SourceKeys:
     """The keys of a source, by which rows of a table are looked up.
 
-    Parameters
-    ----------
-    columns
-        One or more, all of one length; of the types that the table's columns have.
+    columns: One or more, all of one length; of the types that the table's columns have.
     """
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
@@ -81,14 +76,8 @@ class SourceKeys:
     def match(self, columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
         """The pairs of rows with equal keys.
 
-        Parameters
-        ----------
-        columns
-            Keys of rows of the table.
-
-        Returns
-        -------
-        Row numbers of the table's rows, ascending, and those of the source's: ``int64``.
+        columns: Keys of rows of the table.
+        Returns: Row numbers of the table's rows, ascending, and those of the source's: ``int64``.
         """
         codes = _codes(self._values[0], columns[0])
         for column, values, pairs in zip(columns[1:], self._values[1:], self._pairs, strict=True):
@@ -114,10 +103,7 @@ def key_filter(
 ) -> Expression:
     """What the keys of a table's rows must be like to be among the source's.
 
-    Parameters
-    ----------
-    names
-        The table's columns, in the order of the keys.
+    names: The table's columns, in the order of the keys.
     """
     parts = [
         _values_filter(Column((name,)), values, types[name])
@@ -212,24 +198,13 @@ def check_on(on: Any, schema: TableSchema) -> dict[str, str]:
 class MergeSource:
     """The source of a merge.
 
-    Parameters
-    ----------
-    data
-        Any Arrow producer. Rows that lie in memory are copied at once, as the caller may change
+    data: Any Arrow producer. Rows that lie in memory are copied at once, as the caller may change
         them before they are merged; those of others are read when `rows` is called first.
-    on
-        See `check_on`.
-    schema
-        Of the table: says what data without types of their own are read as.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No Arrow producer, or several columns of one name.
-    ColumnNotFoundError
-        A column of `on` is not there.
-    SchemaMismatch
-        Its type does not fit that of the table's column.
+    on: See `check_on`.
+    schema: Of the table: says what data without types of their own are read as.
+    Raises InvalidArgumentError: No Arrow producer, or several columns of one name.
+    Raises ColumnNotFoundError: A column of `on` is not there.
+    Raises SchemaMismatch: Its type does not fit that of the table's column.
     """
 
     def __init__(self, data: Any, on: Mapping[str, str], schema: TableSchema) -> None:
@@ -257,10 +232,7 @@ class MergeSource:
     def rows(self) -> pa.RecordBatch:
         """All rows.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Some column is too large for one array.
+        Raises InvalidArgumentError: Some column is too large for one array.
         """
         if self._rows is None:
             rows = pa.Table.from_batches(self._batches, schema=self.schema)
@@ -271,10 +243,7 @@ class MergeSource:
 def source_keys(rows: pa.RecordBatch, on: Mapping[str, str], schema: TableSchema) -> list[pa.Array]:
     """The keys of a source in the types of the table's columns.
 
-    Raises
-    ------
-    SchemaMismatch
-        A type does not fit, or a value does not.
+    Raises SchemaMismatch: A type does not fit, or a value does not.
     """
     keys = []
     for name, found in on.items():

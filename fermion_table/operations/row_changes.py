@@ -79,12 +79,8 @@ def check_overwrite(schema: TableSchema, filter: Any, dynamic: bool, *, where: s
 class RowChange(Protocol):
     """One change.
 
-    Attributes
-    ----------
-    kind
-        What a commit of this change alone is called.
-    scope
-        The partitions that it looks at; None: all.
+    kind: What a commit of this change alone is called.
+    scope: The partitions that it looks at; None: all.
     """
 
     @property
@@ -123,10 +119,7 @@ class _NewFiles:
 class Addition(_NewFiles):
     """New files.
 
-    Attributes
-    ----------
-    entries
-        The files; stored already.
+    entries: The files; stored already.
     """
 
     entries: tuple[Entry, ...]
@@ -137,10 +130,7 @@ class Addition(_NewFiles):
     def apply(self, draft: Draft) -> None:
         """Add the files.
 
-        Raises
-        ------
-        CommitConflict
-            They do not fit the schema any more.
+        Raises CommitConflict: They do not fit the schema any more.
         """
         if draft.schema.id != self.schema.id:
             _refuse_misfit(draft, self.schema, self.entries)
@@ -150,9 +140,7 @@ class Addition(_NewFiles):
 def _refuse_misfit(draft: Draft, written: TableSchema, entries: Sequence[Entry]) -> None:
     """Refuse files that were written with a version of the schema, and don't fit the present one.
 
-    Raises
-    ------
-    CommitConflict
+    Raises CommitConflict.
     """
     reason = misfit(written, draft.schema, entries)
     if reason is not None:
@@ -167,10 +155,7 @@ def _refuse_misfit(draft: Draft, written: TableSchema, entries: Sequence[Entry])
 class MergingAddition(_NewFiles):
     """New files, and the columns that they add to the schema.
 
-    Attributes
-    ----------
-    entries
-        The files; stored already.
+    entries: The files; stored already.
     """
 
     entries: tuple[Entry, ...]
@@ -182,12 +167,8 @@ class MergingAddition(_NewFiles):
     def apply(self, draft: Draft) -> None:
         """Add the columns and the files.
 
-        Raises
-        ------
-        CommitConflict
-            Another commit has changed a column that they have.
-        SchemaMismatch
-            The columns do not fit the schema any more.
+        Raises CommitConflict: Another commit has changed a column that they have.
+        Raises SchemaMismatch: The columns do not fit the schema any more.
         """
         if draft.base.schema == self.merge.base.schema:
             draft.take_schema(self.merge.schema)
@@ -221,10 +202,7 @@ def addition_of(
 class Replacement:
     """All files go, or those of some partitions.
 
-    Attributes
-    ----------
-    scope
-        The partitions; None: all.
+    scope: The partitions; None: all.
     """
 
     scope: Partitions | None = None
@@ -251,10 +229,7 @@ class Replacement:
 class _Filtered:
     """A change of the rows that a filter selects.
 
-    Parameters
-    ----------
-    given
-        The filter as the caller has it; every draft binds it to its own schema.
+    given: The filter as the caller has it; every draft binds it to its own schema.
     """
 
     scope: Partitions | None = None
@@ -293,10 +268,7 @@ class _Filtered:
 class Deletion(_Filtered):
     """The rows that a filter selects go.
 
-    Parameters
-    ----------
-    kind
-        ``overwrite`` where new rows take their place.
+    kind: ``overwrite`` where new rows take their place.
     """
 
     def __init__(self, given: Any, kind: Kind = "delete") -> None:
@@ -389,14 +361,8 @@ def write_changed(
 ) -> tuple[Entry, ...]:
     """Write a file again, its rows and batches in their order; the draft does not change.
 
-    Parameters
-    ----------
-    changed
-        Those of them that `change` makes others of.
-
-    Returns
-    -------
-    The new files, to take the place of the old one.
+    changed: Those of them that `change` makes others of.
+    Returns: The new files, to take the place of the old one.
     """
     reader = draft.reader([entry])
     mask = mask_within(changed, kept, entry.rows)

@@ -413,15 +413,8 @@ class Statement(Transaction):
     def append_merging(self, data: TableLike, change_type: str | None = None) -> None:
         """Add rows, and the columns that the table lacks.
 
-        Parameters
-        ----------
-        change_type
-            See `Table.upsert`: that column of the data is not added.
-
-        Raises
-        ------
-        SchemaMismatch
-            The columns do not fit the table's.
+        change_type: See `Table.upsert`: that column of the data is not added.
+        Raises SchemaMismatch: The columns do not fit the table's.
         """
         self._enter()
         data = self._readable(data)
@@ -447,15 +440,9 @@ class Statement(Transaction):
 
         Where that fails they stay, to be committed again, unless the commit has certainly lost.
 
-        Parameters
-        ----------
-        merge
-            See `overwrite_written`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            A message is there twice, or was committed before; nothing was published.
+        merge: See `overwrite_written`.
+        Raises InvalidArgumentError: A message is there twice, or was committed before; nothing was
+            published.
         """
         self._owns_messages = False
         versions = {message.schema_id for message in messages}
@@ -475,9 +462,7 @@ class Statement(Transaction):
     def commit_merge(self, change: Merge) -> MergeResult:
         """Publish a merge.
 
-        Raises
-        ------
-        InvalidArgumentError, SchemaMismatch
+        Raises InvalidArgumentError, SchemaMismatch.
         """
         snapshot = self.commit_change(change)
         counts = MergeCounts() if self._is_earlier else change.counts
@@ -488,10 +473,8 @@ class Statement(Transaction):
 
         Where that fails the files of the messages are deleted, unless they may be published.
 
-        Raises
-        ------
-        InvalidArgumentError
-            See `FoundRows.apply`; or a message is there twice, or was committed before.
+        Raises InvalidArgumentError: See `FoundRows.apply`; or a message is there twice, or was
+            committed before.
         """
         with self:
             additions = self._additions(messages)

@@ -42,10 +42,8 @@ def is_set_beside(draft: Draft, matched: Matched, assignments: Mapping[str, Assi
 def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]) -> None:
     """Set columns of all rows of a file, in a column file beside it.
 
-    Raises
-    ------
-    InvalidArgumentError, SchemaMismatch
-        What the values are wrong with; also what a function raises.
+    Raises InvalidArgumentError, SchemaMismatch: What the values are wrong with; also what a
+        function raises.
     """
     schema = draft.schema
     columns = schema_of_columns(schema, list(assignments))

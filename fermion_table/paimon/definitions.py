@@ -39,15 +39,10 @@ _FIELD_OPTION = re.compile(r"fields\.(.+)\.([a-z-]+)")
 class Definition:
     """What a table of ours has by one of Paimon's schemas.
 
-    Attributes
-    ----------
-    source
-        The schema of Paimon, a `pypaimon.schema.table_schema.TableSchema`, whose options name
+    source: The schema of Paimon, a `pypaimon.schema.table_schema.TableSchema`, whose options name
         columns as they are called in it.
-    schema
-        Columns; those of the primary key are NOT NULL.
-    properties
-        Ours, of the options that have a counterpart.
+    schema: Columns; those of the primary key are NOT NULL.
+    properties: Ours, of the options that have a counterpart.
     """
 
     source: Any
@@ -58,10 +53,8 @@ class Definition:
 def definitions(schemas: Sequence[Any], leave_out: Collection[str]) -> dict[int, Definition]:
     """All schemas of a Paimon table by id.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Options that have no counterpart and are not to be left out; names them.
+    Raises InvalidArgumentError: Options that have no counterpart and are not to be left out; names
+        them.
     """
     names: dict[int, set[str]] = {}
     defined = {}
@@ -163,10 +156,7 @@ def _update_fields(
 ) -> None:
     """Bring the fields of the table, or those of a struct, from one list of Paimon's to another.
 
-    Parameters
-    ----------
-    arrow
-        The new ones as Arrow: a schema, or a struct type.
+    arrow: The new ones as Arrow: a schema, or a struct type.
     """
     before = {field.id: field for field in old}
     after = {field.id for field in new}

@@ -113,16 +113,11 @@ class _PaimonSource:
 class FileReader:
     """The rows of a file as pypaimon asks for them.
 
-    Parameters
-    ----------
-    read_fields
-        Columns; those that the file lacks are null.
-    push_down_predicate
-        A filter, as an Arrow expression; the rows are exactly those that it selects.
-    row_indices, shard_range
-        Positions of the rows to read: a list, or (start, stop).
-    predicate_fields
-        Columns of the filter.
+    read_fields: Columns; those that the file lacks are null.
+    push_down_predicate: A filter, as an Arrow expression; the rows are exactly those that it
+        selects.
+    row_indices, shard_range: Positions of the rows to read: a list, or (start, stop).
+    predicate_fields: Columns of the filter.
     """
 
     def __init__(

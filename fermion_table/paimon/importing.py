@@ -89,14 +89,9 @@ def from_paimon(
 class PaimonImport:
     """One run of an import.
 
-    Parameters
-    ----------
-    source
-        The table of pypaimon.
-    store
-        Where ours is or will be.
-    leave_out
-        Names of options.
+    source: The table of pypaimon.
+    store: Where ours is or will be.
+    leave_out: Names of options.
     """
 
     def __init__(self, source: Any, store: AtomicStore, leave_out: Collection[str]) -> None:

@@ -16,10 +16,7 @@ VERSIONS = ("2.1",)
 def load_pypaimon(where: str) -> None:
     """Check that pypaimon is there, in a version that is known.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It is not installed, or is another version.
+    Raises InvalidArgumentError: It is not installed, or is another version.
     """
     try:
         found = metadata.version("pypaimon")
@@ -36,19 +33,10 @@ def load_pypaimon(where: str) -> None:
 def paimon_table(source: Any, options: Mapping[str, str] | None, where: str) -> Any:
     """A table of pypaimon: the one given, or that of a directory.
 
-    Parameters
-    ----------
-    options
-        Of the storage, for a directory.
-    where
-        What needs it, for messages.
-
-    Raises
-    ------
-    InvalidArgumentError
-        See `load_pypaimon`; or no table is there.
-    TypeError
-        Neither a table nor a path.
+    options: Of the storage, for a directory.
+    where: What needs it, for messages.
+    Raises InvalidArgumentError: See `load_pypaimon`; or no table is there.
+    Raises TypeError: Neither a table nor a path.
     """
     is_path = isinstance(source, (str, os.PathLike))
     if not is_path and not (hasattr(source, "schema_manager") and hasattr(source, "tag_manager")):

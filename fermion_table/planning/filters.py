@@ -65,10 +65,8 @@ class TableFilter:
 def table_filter(given: Any, schema: TableSchema, *, where: str) -> TableFilter | None:
     """A filter in any form that `fermion` takes, bound to a table's schema; None for None.
 
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
-        Names the column, and what the literal and the column are.
+    Raises ColumnNotFoundError, InvalidArgumentError: Names the column, and what the literal and the
+        column are.
     """
     expression = parse_filter(given)
     if expression is None:
@@ -93,12 +91,9 @@ def batch_filter(
 ) -> TableFilter | None:
     """The rows of one batch, or of several.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A column of the table has the name of the virtual column of batch ids.
-    TypeError
-        A batch id is no integer.
+    Raises InvalidArgumentError: A column of the table has the name of the virtual column of batch
+        ids.
+    Raises TypeError: A batch id is no integer.
     """
     if BATCH_ID.name in schema.by_name:
         raise InvalidArgumentError(
@@ -147,12 +142,8 @@ def push_down(
 ) -> Expression | None:
     """A part of a filter under the names of a file; None if the file alone can't decide it.
 
-    Parameters
-    ----------
-    table_fields
-        Those of the table, which the part is bound to.
-    sources
-        Those of the file that hold data.
+    table_fields: Those of the table, which the part is bound to.
+    sources: Those of the file that hold data.
     """
     # Only a pyarrow expression, which no comparison can be made of, names several columns.
     if candidate_names(part) is None:  # it names columns by their position in the table
@@ -180,14 +171,9 @@ def selected(expression: Expression, batch: pa.RecordBatch) -> np.ndarray:
 class Unit:
     """What is known of one column in one file or manifest.
 
-    Attributes
-    ----------
-    min, max
-        Keys of bounds, both inclusive.
-    nulls
-        How many; -1 when that is not known.
-    flags
-        `fermion.ChunkFlag` bits. Without HAS_MINMAX the bounds are not known.
+    min, max: Keys of bounds, both inclusive.
+    nulls: How many; -1 when that is not known.
+    flags: `fermion.ChunkFlag` bits. Without HAS_MINMAX the bounds are not known.
     """
 
     rows: int
@@ -205,10 +191,7 @@ def all_null(rows: int) -> Unit:
 def bounds_of(units: Sequence[Unit], dtype: pa.DataType) -> Bounds:
     """Units that follow each other from row 0 on.
 
-    Parameters
-    ----------
-    dtype
-        The type of the column in the units.
+    dtype: The type of the column in the units.
     """
     return Bounds(
         boundaries=_boundaries(units),

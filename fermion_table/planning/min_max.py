@@ -50,14 +50,8 @@ def add_exact_bounds(
 ) -> list[Entry]:
     """Add the exact bounds of files in which no row is deleted.
 
-    Parameters
-    ----------
-    chain
-        The column, and the fields below it down to the one asked about.
-
-    Returns
-    -------
-    The files that have to be read.
+    chain: The column, and the fields below it down to the one asked about.
+    Returns: The files that have to be read.
     """
     undecided = []
     for entry in entries:

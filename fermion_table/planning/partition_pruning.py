@@ -41,12 +41,8 @@ def partitions_that_may_match(
 ) -> np.ndarray:
     """Which partitions may hold rows of a filter: ``bool``, shape (p,).
 
-    Parameters
-    ----------
-    partitions
-        Partition values, as entries have them.
-    schema
-        The table's, which the filter is bound to.
+    partitions: Partition values, as entries have them.
+    schema: The table's, which the filter is bound to.
     """
     kept = np.ones(len(partitions), bool)
     for part in chosen.parts:
@@ -129,10 +125,7 @@ def partitions_selected(
 ) -> np.ndarray | None:
     """Where a filter is true for every row of a partition: ``bool``, shape (p,).
 
-    Returns
-    -------
-    np.ndarray or None
-        None for a filter that reads anything but columns whose values partitions are made of.
+    Returns: None for a filter that reads anything but columns whose values partitions are made of.
     """
     columns = [
         (place, schema.by_id[partition_field.source_id])

@@ -79,10 +79,7 @@ class PruningStep:
 class LazySplits(Sequence[Split]):
     """Splits that are made when one of them is looked at; they pickle as a tuple.
 
-    Parameters
-    ----------
-    count, rows, bytes
-        How many there are, and what `ScanPlan` says of them.
+    count, rows, bytes: How many there are, and what `ScanPlan` says of them.
     """
 
     def __init__(
@@ -219,14 +216,9 @@ def plan_scan(
 ) -> tuple[list[Entry], list[PruningStep]]:
     """The entries of the files that may hold rows of a scan.
 
-    Parameters
-    ----------
-    schemas
-        Those that the files were written with, by id.
-    schema
-        The table's, which the filter is bound to.
-    chosen
-        The filter; None keeps every file.
+    schemas: Those that the files were written with, by id.
+    schema: The table's, which the filter is bound to.
+    chosen: The filter; None keeps every file.
     """
     files = ListedFiles(entries)
     kept, steps = prune_parts([(files, np.arange(len(files)))], schemas, schema, chosen)
@@ -272,10 +264,7 @@ def files_that_must_match(
 
     Parameters are those of `plan_scan`.
 
-    Returns
-    -------
-    np.ndarray
-        ``bool``, shape (f,).
+    Returns: ``bool``, shape (f,).
     """
     files = ListedFiles(entries)
     ordinals = np.arange(len(files))
@@ -294,12 +283,9 @@ def files_that_must_match(
 def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, ...]:
     """One split a file.
 
-    Raises
-    ------
-    UnsafeStorage
-        An entry names a file outside of the table that it may not name: see `shared_files`.
-    CorruptMetadata
-        Its column files can't be: see `file_split.beside`.
+    Raises UnsafeStorage: An entry names a file outside of the table that it may not name: see
+        `shared_files`.
+    Raises CorruptMetadata: Its column files can't be: see `file_split.beside`.
     """
     files = SharedFiles(store)
     return tuple(
@@ -358,12 +344,8 @@ def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
 class _Written:
     """What files of one kind were written with.
 
-    Attributes
-    ----------
-    schemas
-        Of the table, by id.
-    schema_id, layout
-        Of the data files, and of their column files.
+    schemas: Of the table, by id.
+    schema_id, layout: Of the data files, and of their column files.
     """
 
     schemas: Mapping[int, TableSchema]
@@ -526,10 +508,7 @@ class _Part:
 class LiveFiles:
     """Files of a snapshot that may hold rows of a scan.
 
-    Parameters
-    ----------
-    tail
-        Entries that the snapshot holds itself.
+    tail: Entries that the snapshot holds itself.
     """
 
     def __init__(

@@ -189,14 +189,9 @@ def file_split(
 ) -> FileSplit:
     """A whole data file as a split.
 
-    Parameters
-    ----------
-    location
-        Where the file lies: see `shared_files`.
-    deletion_location
-        Where the file of its deletion vector lies.
-    shares, column_files
-        See `FileSplit`.
+    location: Where the file lies: see `shared_files`.
+    deletion_location: Where the file of its deletion vector lies.
+    shares, column_files: See `FileSplit`.
     """
     return FileSplit(
         location=location,
@@ -222,17 +217,10 @@ def file_split(
 def beside(entry: Entry, files: SharedFiles) -> tuple[FileSplit, ...]:
     """The column files of an entry.
 
-    Parameters
-    ----------
-    files
-        Tells where they lie.
-
-    Raises
-    ------
-    CorruptMetadata
-        One has another number of rows or is there twice, or the data file belongs to a tree.
-    UnsafeStorage
-        The table may not name one of them.
+    files: Tells where they lie.
+    Raises CorruptMetadata: One has another number of rows or is there twice, or the data file
+        belongs to a tree.
+    Raises UnsafeStorage: The table may not name one of them.
     """
     problem = problem_beside(entry.rows, entry.bucket, entry.column_files)
     if problem is not None:
@@ -343,12 +331,8 @@ def tasks(
 ) -> Iterator[tuple[Part, ...]]:
     """Splits as tasks of about equal cost, in order: big files cut, small ones together.
 
-    Parameters
-    ----------
-    bytes_target
-        Bytes of files a task, roughly; see `Split.cost`.
-    tasks_min
-        Make at least this many tasks, unless they would be cheaper than opening a file.
+    bytes_target: Bytes of files a task, roughly; see `Split.cost`.
+    tasks_min: Make at least this many tasks, unless they would be cheaper than opening a file.
     """
     listed = list(splits)
     costs = [split.cost for split in listed]
@@ -443,27 +427,17 @@ FILLED_BATCH_BYTES = 1024**3
 class ReadRequest:
     """What a query wants of every split. Picklable.
 
-    Attributes
-    ----------
-    fields
-        Fields to give back, pruned below structs.
-    table_fields
-        Top-level fields, whole, that `fields` and the filter come from.
-    file_fields
-        Of each schema that files were written with, by its id: the top-level fields with ids of
-        `table_fields`.
-    filter
-        Rows to give back; None: all.
-    metadata
-        Of the schema given back.
-    storage_options
-        For `fermion.open`; a pickle holds them, credentials too, and no ``repr`` shows them.
-    batch_rows
-        Rows a batch, at most.
-    timeout_s
-        See `StorageAccess`.
-    key
-        Of a primary-key table: what sections are merged by.
+    fields: Fields to give back, pruned below structs.
+    table_fields: Top-level fields, whole, that `fields` and the filter come from.
+    file_fields: Of each schema that files were written with, by its id: the top-level fields with
+        ids of `table_fields`.
+    filter: Rows to give back; None: all.
+    metadata: Of the schema given back.
+    storage_options: For `fermion.open`; a pickle holds them, credentials too, and no ``repr`` shows
+        them.
+    batch_rows: Rows a batch, at most.
+    timeout_s: See `StorageAccess`.
+    key: Of a primary-key table: what sections are merged by.
     """
 
     fields: tuple[Field, ...]
@@ -486,12 +460,8 @@ class ReadRequest:
 class ColumnPlan:
     """How column files of one kind are read.
 
-    Attributes
-    ----------
-    place
-        Among the column files of the split.
-    columns, pushed
-        As of a `FilePlan`.
+    place: Among the column files of the split.
+    columns, pushed: As of a `FilePlan`.
     """
 
     place: int
@@ -503,24 +473,14 @@ class ColumnPlan:
 class FilePlan:
     """How files of one kind are read.
 
-    Attributes
-    ----------
-    columns
-        What their reader is asked for.
-    pushed
-        The filter that their reader applies.
-    schema, conversions
-        What its batches become.
-    residual
-        The filter that is applied then.
-    final
-        What becomes of that; None: it is what the query wants.
-    row_id_place
-        Where the ids of rows stand among the columns; None: they are not wanted.
-    beside
-        What the readers of column files are asked for. Their columns come after the others.
-    filled_bytes
-        Bytes of each row in columns that the file lacks.
+    columns: What their reader is asked for.
+    pushed: The filter that their reader applies.
+    schema, conversions: What its batches become.
+    residual: The filter that is applied then.
+    final: What becomes of that; None: it is what the query wants.
+    row_id_place: Where the ids of rows stand among the columns; None: they are not wanted.
+    beside: What the readers of column files are asked for. Their columns come after the others.
+    filled_bytes: Bytes of each row in columns that the file lacks.
     """
 
     columns: list[str | Path]
@@ -562,10 +522,7 @@ class FilePlan:
 def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> FilePlan:
     """How a file, and what lies beside it, are read.
 
-    Parameters
-    ----------
-    split
-        The file, or one like it.
+    split: The file, or one like it.
     """
     written = _fields_written(request, split)
     sources = [split.with_data(fields) for fields in written]

@@ -28,15 +28,8 @@ Tree = tuple[tuple[Any, ...], int]
 def trees_of(entries: Iterable[Entry], key: PrimaryKey) -> dict[Tree, list[TreeFile]]:
     """The files of each tree, as the table's primary key orders them.
 
-    Parameters
-    ----------
-    entries
-        Live files, with what they inherit filled in.
-
-    Raises
-    ------
-    CorruptMetadata
-        A file without a bucket, a level or the bounds of its keys.
+    entries: Live files, with what they inherit filled in.
+    Raises CorruptMetadata: A file without a bucket, a level or the bounds of its keys.
     """
     trees: dict[Tree, list[TreeFile]] = {}
     for entry in entries:
@@ -48,10 +41,7 @@ def trees_of(entries: Iterable[Entry], key: PrimaryKey) -> dict[Tree, list[TreeF
 def tree_file(entry: Entry, key: PrimaryKey) -> TreeFile:
     """A file of a tree.
 
-    Raises
-    ------
-    CorruptMetadata
-        See `trees_of`.
+    Raises CorruptMetadata: See `trees_of`.
     """
     if entry.bucket is None or entry.level < 0:
         raise CorruptMetadata(
@@ -76,14 +66,9 @@ def is_folded(entry: Entry) -> bool:
 class TreePlan:
     """What a scan reads of a primary-key table.
 
-    Attributes
-    ----------
-    raw
-        Files that need no merging.
-    merged
-        Sections that do.
-    steps
-        How planning got there.
+    raw: Files that need no merging.
+    merged: Sections that do.
+    steps: How planning got there.
     """
 
     raw: list[Entry]
@@ -106,20 +91,12 @@ def plan_trees(
 ) -> TreePlan:
     """Cut the trees of a scan into sections.
 
-    Parameters
-    ----------
-    entries
-        The files that may hold rows of the keys that the filter selects.
-    schemas, schema, chosen
-        As for `plan_scan`.
-    mode
-        ``read_optimized``: the top level of each tree alone, so all files of trees are needed; with
-        deletion vectors all levels from 1 on.
-
-    Raises
-    ------
-    CorruptMetadata
-        A file that is no part of a tree, or files of one run with keys in common.
+    entries: The files that may hold rows of the keys that the filter selects.
+    schemas, schema, chosen: As for `plan_scan`.
+    mode: ``read_optimized``: the top level of each tree alone, so all files of trees are needed;
+        with deletion vectors all levels from 1 on.
+    Raises CorruptMetadata: A file that is no part of a tree, or files of one run with keys in
+        common.
     """
     raw: list[Entry] = []
     merged: list[Section] = []

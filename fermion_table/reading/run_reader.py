@@ -58,12 +58,8 @@ def merging_reader(
 ) -> SplitReader:
     """Reads some top-level columns, and kinds, of the rows whose keys the filter selects.
 
-    Parameters
-    ----------
-    reader
-        Of a request with a key.
-    row_ids
-        Whether the numbers of rows are read, too.
+    reader: Of a request with a key.
+    row_ids: Whether the numbers of rows are read, too.
     """
     request = reader.request
     by_name = {field.name: field for field in request.table_fields}
@@ -93,17 +89,11 @@ def run_batches(
 
     Row ids are the rows' numbers in their file.
 
-    Parameters
-    ----------
-    reader
-        A `merging_reader`.
-    threads
-        For decoding a file.
-    rows
-        By location: read these rows of a file, deleted or not; of other files those that are not
+    reader: A `merging_reader`.
+    threads: For decoding a file.
+    rows: By location: read these rows of a file, deleted or not; of other files those that are not
         deleted.
-    bytes_max
-        Of a batch, roughly.
+    bytes_max: Of a batch, roughly.
     """
     key, files = key_of(reader.request), FileAtHand(reader.io)
     finder = SharingReader(reader.request, reader, files)

@@ -14,10 +14,7 @@ from fermion_table.reading.split_reader import IoTotals, SplitReader, Uncounted
 class FileAtHand:
     """The file that was asked for last. Not safe to share between threads.
 
-    Parameters
-    ----------
-    io
-        Counts a file when it is closed.
+    io: Counts a file when it is closed.
     """
 
     def __init__(self, io: IoTotals) -> None:

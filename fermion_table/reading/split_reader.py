@@ -31,17 +31,9 @@ from fermion_table.schema.conversion import convert_batch, empty_columns
 def check_identity(file: fermion.FermionFile, expected: str | None, name: str) -> None:
     """Compare an open data file with the one that its entry speaks of.
 
-    Parameters
-    ----------
-    expected
-        The entry's ``file_id``; None, of entries that have none, is not compared.
-    name
-        The file as the table names it, for the message.
-
-    Raises
-    ------
-    CorruptMetadata
-        It is another file.
+    expected: The entry's ``file_id``; None, of entries that have none, is not compared.
+    name: The file as the table names it, for the message.
+    Raises CorruptMetadata: It is another file.
     """
     if expected is not None and file.file_id != expected:
         raise CorruptMetadata(
@@ -431,16 +423,9 @@ def batches_left(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Batches of which only some rows are wanted; those that lose all their rows go.
 
-    Parameters
-    ----------
-    ids, lengths
-        Of every batch of a file, in order: see `fermion.FermionFile.batches`.
-    rows
-        Of the file; None: all.
-
-    Returns
-    -------
-    Ids and lengths of the batches that are left.
+    ids, lengths: Of every batch of a file, in order: see `fermion.FermionFile.batches`.
+    rows: Of the file; None: all.
+    Returns: Ids and lengths of the batches that are left.
     """
     if rows is None:
         return ids, lengths

@@ -20,13 +20,9 @@ from fermion_table.storage.store import AtomicStore, access_of
 class WholeBatch(NamedTuple):
     """A batch, or what is left of it.
 
-    Attributes
-    ----------
-    rows
-        Without the virtual columns.
-    positions
-        What ``index_in_batch`` was for each row: ``int64``, shape (rows,); None where it was not
-        read.
+    rows: Without the virtual columns.
+    positions: What ``index_in_batch`` was for each row: ``int64``, shape (rows,); None where it was
+        not read.
     """
 
     batch_id: int
@@ -39,14 +35,9 @@ def whole_batches(
 ) -> Iterator[WholeBatch]:
     """Cut rows where a batch begins; a batch may span many record batches.
 
-    Parameters
-    ----------
-    rows
-        As many as the batches have together.
-    batches
-        Their ids and lengths.
-    schema
-        Of ``rows``.
+    rows: As many as the batches have together.
+    batches: Their ids and lengths.
+    schema: Of ``rows``.
     """
     place = schema.get_field_index(INDEX_IN_BATCH.name)
     names = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
@@ -84,12 +75,8 @@ def whole_row_reader(
 ) -> SplitReader:
     """Reads whole rows of files of one kind, with the batch columns of files that have them.
 
-    Parameters
-    ----------
-    entries
-        The files, all with batches or all without.
-    schemas
-        What the files were written with, by id.
+    entries: The files, all with batches or all without.
+    schemas: What the files were written with, by id.
     """
     in_batches = entries[0].batch is not None
     fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
@@ -107,12 +94,8 @@ def column_reader(
 ) -> SplitReader:
     """Reads some columns of all rows of files.
 
-    Parameters
-    ----------
-    table_fields
-        The top-level fields that those are of, whole.
-    key
-        Of a primary-key table: what rows are merged by.
+    table_fields: The top-level fields that those are of, whole.
+    key: Of a primary-key table: what rows are merged by.
     """
     listed = list(entries)
     wanted = {field.id for field in table_fields}
@@ -153,12 +136,8 @@ def write_again(
     """Write rows of a file again; its batches stay whole under their ids, and rows keep their
     positions in them.
 
-    Parameters
-    ----------
-    rows
-        Of a whole-row reader, whose Arrow schema is `schema`; nobody changes their memory.
-    batches
-        Ids and lengths of their batches; None for a file without batches.
+    rows: Of a whole-row reader, whose Arrow schema is `schema`; nobody changes their memory.
+    batches: Ids and lengths of their batches; None for a file without batches.
     """
     if batches is not None:
         for each in whole_batches(rows, batches, schema):

@@ -55,10 +55,8 @@ class Scan(Protocol):
 class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused-ignore]
     """The rows of a scan. Make one with `Scan.to_dataset`.
 
-    Attributes
-    ----------
-    last_scan
-        The last one that was asked for: its `explain` and `io_stats` show what was pushed down.
+    last_scan: The last one that was asked for: its `explain` and `io_stats` show what was pushed
+        down.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -82,10 +80,7 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
     ) -> pyarrow.dataset.Scanner:
         """A scanner of some columns and rows; other options of pyarrow's scanners are left out.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Columns that are expressions.
+        Raises InvalidArgumentError: Columns that are expressions.
         """
         return pyarrow.dataset.Scanner.from_batches(self._asked(columns, filter).to_reader())
 
@@ -128,9 +123,7 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
     def replace_schema(self, schema: pa.Schema) -> ScanDataset:
         """Not offered: the table has the schema.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
         raise InvalidArgumentError(
             "the schema of a scan can't be replaced; select columns, or change the table's schema"
@@ -157,10 +150,7 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
 class ScanFragment:
     """The rows of a scan as the only fragment of its dataset.
 
-    Parameters
-    ----------
-    dataset
-        Whose fragment it is.
+    dataset: Whose fragment it is.
     """
 
     partition_expression = pa.compute.scalar(True)
@@ -176,10 +166,8 @@ class ScanFragment:
     def scanner(self, schema: pa.Schema | None = None, **options: Any) -> pyarrow.dataset.Scanner:
         """A scanner of some columns and rows, as `ScanDataset.scanner`.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Columns that are expressions, or another schema than the scan's.
+        Raises InvalidArgumentError: Columns that are expressions, or another schema than the
+            scan's.
         """
         if schema is not None and not schema.equals(self.physical_schema):
             self._dataset.replace_schema(schema)

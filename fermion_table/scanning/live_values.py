@@ -32,10 +32,7 @@ from fermion_table.trees.visible_rows import picks_rows
 class LiveValues:
     """The values of the rows that a snapshot has.
 
-    Attributes
-    ----------
-    snapshot
-        May be replaced by a later one, when a commit is retried.
+    snapshot: May be replaced by a later one, when a commit is retried.
     """
 
     store: AtomicStore

@@ -50,34 +50,20 @@ class SqlResult(ArrowRows):
     of each only the columns and the rows that the query needs. The query reaches no files, no
     network and no variables. Times with a zone are shown in UTC.
 
-    Parameters
-    ----------
-    query
-        One statement that reads.
-    scans
-        What it reads by name; or what gives the scan of a name in the query.
-    where
-        For errors.
-    parameters
-        Values for ``?``, ``$1`` and ``$name`` in the query, by number or name as text; those that
-        are left out are NULL. None: the query has none.
-    open_database
-        Opens the database that computes an answer; None: an isolated one.
+    query: One statement that reads.
+    scans: What it reads by name; or what gives the scan of a name in the query.
+    where: For errors.
+    parameters: Values for ``?``, ``$1`` and ``$name`` in the query, by number or name as text;
+        those that are left out are NULL. None: the query has none.
+    open_database: Opens the database that computes an answer; None: an isolated one.
 
-    Attributes
-    ----------
-    scans
-        What it reads, by name: their `Scan.io_stats` tell how much was read.
-    parameter_types
-        Of ``?``, ``$1`` and ``$name`` in the query, in their order: that of the column which a
-        parameter is compared with, text if there is none.
-
-    Raises
-    ------
-    TypeError
-        The query is no text.
-    InvalidArgumentError
-        DuckDB is not installed; or the query is none, several, one that writes, or wrong.
+    Attributes:
+    scans: What it reads, by name: their `Scan.io_stats` tell how much was read.
+    parameter_types: Of ``?``, ``$1`` and ``$name`` in the query, in their order: that of the column
+        which a parameter is compared with, text if there is none.
+    Raises TypeError: The query is no text.
+    Raises InvalidArgumentError: DuckDB is not installed; or the query is none, several, one that
+        writes, or wrong.
     """
 
     def __init__(
@@ -227,10 +213,7 @@ class _Source(ScanDataset):
 class _Names(NamedTuple):
     """What a query names where tables stand, and which of it may be a subquery (WITH).
 
-    Attributes
-    ----------
-    compared
-        By parameters, the columns that they are compared with, in lower case; or `_LIMIT`.
+    compared: By parameters, the columns that they are compared with, in lower case; or `_LIMIT`.
     """
 
     tables: set[SqlName]

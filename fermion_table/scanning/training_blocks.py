@@ -81,10 +81,7 @@ class ScanBlocks:
     its stored rows, of which the merged ones take the first: it is merged when one of them is
     wanted, into a local file that is as temporary as this object.
 
-    Parameters
-    ----------
-    scan
-        Has no limit.
+    scan: Has no limit.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -141,10 +138,7 @@ class ScanBlocks:
     def read(self, part: int, start: int, stop: int) -> BlockRows:
         """As of `BlockSource`.
 
-        Raises
-        ------
-        VersionNotFound
-            A file is gone, as the snapshot has expired.
+        Raises VersionNotFound: A file is gone, as the snapshot has expired.
         """
         split = self._splits[part]
         if not isinstance(split, FileSplit):
@@ -172,10 +166,7 @@ class ScanBlocks:
     def rows_at(self, part: int, places: np.ndarray) -> pa.RecordBatch:
         """Rows of a part by their places among its rows, of a scan without a filter.
 
-        Parameters
-        ----------
-        places
-            ``int64``, ascending, each once.
+        places: ``int64``, ascending, each once.
         """
         split = self._splits[part]
         if not isinstance(split, FileSplit):
@@ -237,10 +228,7 @@ class PositionReader:
 
     A position is the number of a row in the order of the scan.
 
-    Parameters
-    ----------
-    scan
-        Has neither a filter nor a limit.
+    scan: Has neither a filter nor a limit.
     """
 
     def __init__(self, scan: Scan) -> None:
@@ -255,12 +243,8 @@ class PositionReader:
     def take(self, positions: np.ndarray) -> pa.Table:
         """The rows, in the order of the positions (``int64``), repeats included.
 
-        Raises
-        ------
-        InvalidArgumentError
-            There is no such row.
-        VersionNotFound
-            A file is gone, as the snapshot has expired.
+        Raises InvalidArgumentError: There is no such row.
+        Raises VersionNotFound: A file is gone, as the snapshot has expired.
         """
         stops = self._stops
         total = int(stops[-1]) if len(stops) else 0
@@ -291,10 +275,7 @@ class PositionReader:
 class _HeldTotals(IoTotals):
     """Adds to other totals what files that stay open were asked for since they were added last.
 
-    Parameters
-    ----------
-    totals
-        The others.
+    totals: The others.
     """
 
     def __init__(self, totals: IoTotals) -> None:
@@ -321,10 +302,7 @@ class _HeldTotals(IoTotals):
 class _PooledReader(SplitReader):
     """Keeps files open, as their blocks are read at different times.
 
-    Parameters
-    ----------
-    other
-        Whose files are used; None: own ones.
+    other: Whose files are used; None: own ones.
     """
 
     __slots__ = ("held",)

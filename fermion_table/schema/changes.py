@@ -74,21 +74,12 @@ def add_column(
 ) -> TableSchema:
     """Add a field, at any depth of structs; it gets ids that were never used.
 
-    Parameters
-    ----------
-    path
-        Where; the last name is the new field's.
-    field
-        Type, nullability and metadata.
-    default
-        What rows hold that were written before, and rows written without it from now on.
-    place, other
-        Where among its siblings.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The name is taken, the parent is no struct, or NOT NULL comes without a default.
+    path: Where; the last name is the new field's.
+    field: Type, nullability and metadata.
+    default: What rows hold that were written before, and rows written without it from now on.
+    place, other: Where among its siblings.
+    Raises InvalidArgumentError: The name is taken, the parent is no struct, or NOT NULL comes
+        without a default.
     """
     added = field.with_name(path[-1])
     defaults = {path[-1]: default}
@@ -106,17 +97,9 @@ def add_columns(
 ) -> TableSchema:
     """Add fields beside each other, in their order: as `add_column`, for any number at once.
 
-    Parameters
-    ----------
-    parent
-        The struct they are added to; empty: the table itself.
-    defaults
-        By name; null or not there: none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        As `add_column`; or two of the fields have one name.
+    parent: The struct they are added to; empty: the table itself.
+    defaults: By name; null or not there: none.
+    Raises InvalidArgumentError: As `add_column`; or two of the fields have one name.
     """
     added: list[Field] = []
     last = schema.last_field_id
@@ -158,12 +141,8 @@ def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Fi
 def drop_columns(schema: TableSchema, paths: Sequence[Path]) -> TableSchema:
     """Drop fields, one after the other; their ids are never used again.
 
-    Raises
-    ------
-    ColumnNotFoundError
-        A field is not there, or was named before.
-    InvalidArgumentError
-        A partition, key or sort column, or the last of its siblings.
+    Raises ColumnNotFoundError: A field is not there, or was named before.
+    Raises InvalidArgumentError: A partition, key or sort column, or the last of its siblings.
     """
     for parent, group in groupby(paths, lambda path: path[:-1]):
         schema = _without(schema, parent, list(group))
@@ -197,10 +176,8 @@ def _without(schema: TableSchema, parent: Path, paths: Sequence[Path]) -> TableS
 def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
     """Give a field another name; files keep the old one, which the id makes harmless.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The name is taken, or the field is a list's element or a map's key or value.
+    Raises InvalidArgumentError: The name is taken, or the field is a list's element or a map's key
+        or value.
     """
     field = schema.find(path)
     name = check_text(name, "the new name")
@@ -244,26 +221,15 @@ def alter_column(
 ) -> TableSchema:
     """Change a field's type, nullability, comment or write default.
 
-    Parameters
-    ----------
-    type
-        A type that every value of the old one fits (`widening`); nested types may get new fields.
-    nullable
-        False only if no live row is null there.
-    comment
-        None takes it away.
-    default
-        What rows written without the field hold from now on; None is null.
-    has_nulls
-        Tells whether a live row is null; without it NOT NULL is refused.
-    exceeds
-        Tells whether a live row's value is out of range; without it a smaller range is refused.
-
-    Raises
-    ------
-    InvalidArgumentError
-    TypeError
-        Names the parameter that is of the wrong type.
+    type: A type that every value of the old one fits (`widening`); nested types may get new fields.
+    nullable: False only if no live row is null there.
+    comment: None takes it away.
+    default: What rows written without the field hold from now on; None is null.
+    has_nulls: Tells whether a live row is null; without it NOT NULL is refused.
+    exceeds: Tells whether a live row's value is out of range; without it a smaller range is
+        refused.
+    Raises TypeError: Names the parameter that is of the wrong type.
+    Raises InvalidArgumentError.
     """
     field = schema.find(path)
     last = schema.last_field_id
@@ -297,10 +263,8 @@ def set_properties(
 ) -> TableSchema:
     """Change the table's settings.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        A name or value that is no text, or a value that is not of its setting's form.
+    Raises TypeError, InvalidArgumentError: A name or value that is no text, or a value that is not
+        of its setting's form.
     """
     gone = check_texts(removed, "remove")
     kept = {key: value for key, value in schema.properties.items() if key not in gone}
@@ -311,9 +275,7 @@ def set_properties(
 def set_sort_order(schema: TableSchema, columns: Sequence[str]) -> TableSchema:
     """Sort the rows of files that are written from now on, by top-level columns; none: don't.
 
-    Raises
-    ------
-    ColumnNotFoundError, InvalidArgumentError
+    Raises ColumnNotFoundError, InvalidArgumentError.
     """
     fields = [schema.find((name,), where="sort_by") for name in columns]
     RowOrder(tuple(columns)).check(schema.to_arrow())
@@ -427,9 +389,7 @@ def _refuse_role(schema: TableSchema, field: Field, path: Path, action: str) -> 
 def check_type(dtype: Any, parameter: str) -> None:
     """Refuse what is no Arrow type.
 
-    Raises
-    ------
-    TypeError
+    Raises TypeError.
     """
     if not isinstance(dtype, pa.DataType):
         raise TypeError(f"{parameter}: expected a pyarrow.DataType, found {described(dtype)}")

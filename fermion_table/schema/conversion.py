@@ -29,18 +29,12 @@ from fermion_table.schema.widening import can_cast_checked, is_list_view
 class Conversion:
     """How one field is made.
 
-    Attributes
-    ----------
-    field
-        What is made, exactly.
-    source
-        Ordinal of the field it is made from among its siblings; None: every value is `constant`.
-    constant
-        None is null.
-    cast
-        Whether values are cast.
-    children
-        How the children are made, where a nested array is put together again; None otherwise.
+    field: What is made, exactly.
+    source: Ordinal of the field it is made from among its siblings; None: every value is
+        `constant`.
+    constant: None is null.
+    cast: Whether values are cast.
+    children: How the children are made, where a nested array is put together again; None otherwise.
     """
 
     field: pa.Field
@@ -58,10 +52,7 @@ class Conversion:
 def convert(conversion: Conversion, array: pa.Array) -> pa.Array:
     """An array of exactly the conversion's type; a view where nothing has to change.
 
-    Raises
-    ------
-    SchemaMismatch
-        A value does not fit.
+    Raises SchemaMismatch: A value does not fit.
     """
     if conversion.source is None:
         return constant_array(conversion, len(array))
@@ -248,20 +239,11 @@ def plan_reading(
 ) -> list[Conversion]:
     """How the columns of a query are made from those of a file, matched by id.
 
-    Parameters
-    ----------
-    targets
-        Fields of the table's schema.
-    sources
-        Fields of the file, in the order of its batches.
-    all_null
-        Ids of fields that the file knows, and in which every row is null.
-    field_ids
-        Whether what is made has field ids in its metadata.
-
-    Returns
-    -------
-    One a target. A field that the file lacks is its initial default, or null.
+    targets: Fields of the table's schema.
+    sources: Fields of the file, in the order of its batches.
+    all_null: Ids of fields that the file knows, and in which every row is null.
+    field_ids: Whether what is made has field ids in its metadata.
+    Returns: One a target. A field that the file lacks is its initial default, or null.
     """
     ordinals = {source.id: ordinal for ordinal, source in enumerate(sources)}
     return [
@@ -309,10 +291,7 @@ def plan_writing(schema: TableSchema, data: pa.Schema) -> list[Conversion]:
 
     Types are cast where no value can change; what the data lacks is the write default, or null.
 
-    Raises
-    ------
-    SchemaMismatch
-        Shows every field that does not fit.
+    Raises SchemaMismatch: Shows every field that does not fit.
     """
     problems: list[str] = []
     fields = list(schema.to_arrow())
@@ -328,10 +307,7 @@ def plan_writing(schema: TableSchema, data: pa.Schema) -> list[Conversion]:
 def plan_column(target: Field, data: pa.DataType) -> Conversion:
     """How one column is made from the values of a user's, the first of a batch.
 
-    Raises
-    ------
-    SchemaMismatch
-        The types do not fit.
+    Raises SchemaMismatch: The types do not fit.
     """
     problems: list[str] = []
     found = pa.field(target.name, data)
@@ -457,10 +433,7 @@ def find_null(field: pa.Field, array: pa.Array, seen: np.ndarray | None = None) 
     What a null parent hides does not count. Only offsets and validity are looked at, as Arrow
     selects no rows of some types.
 
-    Parameters
-    ----------
-    seen
-        ``bool``, shape (n,): slots that no parent hides; None: all.
+    seen: ``bool``, shape (n,): slots that no parent hides; None: all.
     """
     dtype = field.type
     required = not isinstance(dtype, pa.BaseExtensionType) and _has_required(dtype)

@@ -21,19 +21,13 @@ RETRACTABLE = frozenset(
 class FieldFunction:
     """How the values of a column are aggregated.
 
-    Attributes
-    ----------
-    delimiter
-        Of ``listagg``.
-    distinct
-        Of ``listagg`` and ``collect``: whether equal items are kept once.
-    nested_key
-        Of ``nested_update``: fields that identify an item; empty: none do, items are appended.
-    count_limit
-        Of ``nested_update`` without them: from so many items on no more are appended; None: no
-        limit.
-    ignore_retract
-        Whether retractions leave the value as it is.
+    delimiter: Of ``listagg``.
+    distinct: Of ``listagg`` and ``collect``: whether equal items are kept once.
+    nested_key: Of ``nested_update``: fields that identify an item; empty: none do, items are
+        appended.
+    count_limit: Of ``nested_update`` without them: from so many items on no more are appended;
+        None: no limit.
+    ignore_retract: Whether retractions leave the value as it is.
     """
 
     name: str
@@ -53,14 +47,9 @@ class FieldFunction:
 class SequenceGroup:
     """Columns of the engine ``partial_update`` that have a sequence of their own.
 
-    Attributes
-    ----------
-    sequence
-        Columns by which rows are ordered for this group, before time does.
-    columns
-        The other columns of the group.
-    functions
-        By column, of those that are aggregated; the others are replaced.
+    sequence: Columns by which rows are ordered for this group, before time does.
+    columns: The other columns of the group.
+    functions: By column, of those that are aggregated; the others are replaced.
     """
 
     sequence: tuple[str, ...]

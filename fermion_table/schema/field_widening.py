@@ -90,9 +90,7 @@ def _widened_struct(
 def ranges_lost(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
     """Fields whose new type can't hold every value of the old one.
 
-    Yields
-    ------
-    The path in the new fields, and the field as it was and as it is.
+    Yields: The path in the new fields, and the field as it was and as it is.
     """
     for path, known, each in _changed(old, new):
         if not (each.children or always_fits(known.type, each.type)):
@@ -102,9 +100,7 @@ def ranges_lost(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Pa
 def narrowed(old: Iterable[Field], new: Iterable[Field]) -> Iterator[tuple[Path, Field, Field]]:
     """Fields whose type is neither what it was nor a wider one, as after a restore.
 
-    Yields
-    ------
-    The path in the new fields, and the field as it was and as it is.
+    Yields: The path in the new fields, and the field as it was and as it is.
     """
     for path, known, each in _changed(old, new):
         if known.children or each.children:

@@ -52,21 +52,11 @@ def fields_from_arrow(
 ) -> tuple[tuple[Field, ...], int]:
     """Arrow fields with ids: siblings get consecutive ones, before their children.
 
-    Parameters
-    ----------
-    last_field_id
-        The greatest id in use; new ones follow it.
-    reuse_ids
-        Take the ids of the fields' own metadata, which all of them must have.
-
-    Returns
-    -------
-    The fields, and the greatest id in use now.
-
-    Raises
-    ------
-    UnsupportedTypeError, InvalidArgumentError
-        A type that no file can hold; equal names among siblings; ids missing or used twice.
+    last_field_id: The greatest id in use; new ones follow it.
+    reuse_ids: Take the ids of the fields' own metadata, which all of them must have.
+    Returns: The fields, and the greatest id in use now.
+    Raises UnsupportedTypeError, InvalidArgumentError: A type that no file can hold; equal names
+        among siblings; ids missing or used twice.
     """
     listed = list(fields)
     check_names([field.name for field in listed], "schema")
@@ -152,24 +142,14 @@ def schema_from_arrow(
 ) -> TableSchema:
     """The first schema of a table, to which a primary key adds more: see `keys.key_changes`.
 
-    Parameters
-    ----------
-    schema
-        Columns; comments are taken from the metadata key ``comment``.
-    partition_by
-        Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16, id)"``, or
-        `transforms.PartitionTransform`.
-    primary_key, sort_by
-        Names of top-level columns.
-    reuse_ids
-        Take the field ids of the schema's own metadata instead of giving new ones.
-
-    Raises
-    ------
-    InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError
-        A schema that no table can have.
-    TypeError
-        Names of columns that are no list.
+    schema: Columns; comments are taken from the metadata key ``comment``.
+    partition_by: Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16,
+        id)"``, or `transforms.PartitionTransform`.
+    primary_key, sort_by: Names of top-level columns.
+    reuse_ids: Take the field ids of the schema's own metadata instead of giving new ones.
+    Raises InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError: A schema that no table
+        can have.
+    Raises TypeError: Names of columns that are no list.
     """
     fields, last = fields_from_arrow(schema, last_field_id, reuse_ids=reuse_ids)
     made = TableSchema(

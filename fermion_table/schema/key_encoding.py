@@ -44,10 +44,8 @@ _PADDED_BYTES_MAX = 64
 def check_key_type(name: str, dtype: pa.DataType) -> None:
     """Refuse a type that a key column can't have.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A float, a nested type, a dictionary or another type without an order of bytes.
+    Raises InvalidArgumentError: A float, a nested type, a dictionary or another type without an
+        order of bytes.
     """
     if not (is_number(dtype) or _is_fixed(dtype) or _is_bytes(dtype)):
         reason = " (NaN and -0.0 have no one place in an order)" if pat.is_floating(dtype) else ""
@@ -77,16 +75,9 @@ def keeps_keys(old: pa.DataType, new: pa.DataType) -> bool:
 def direct_keys(column: pa.Array, name: str = "") -> np.ndarray:
     """The direct form of a key of one column.
 
-    Returns
-    -------
-    np.ndarray
-        ``int64``, shape (n,): numbers, days or ticks; of unsigned integers less 2^63. A view of the
-        column's values where these are ``int64`` already.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The column holds nulls, or its type has no direct form.
+    Returns: ``int64``, shape (n,): numbers, days or ticks; of unsigned integers less 2^63. A view
+        of the column's values where these are ``int64`` already.
+    Raises InvalidArgumentError: The column holds nulls, or its type has no direct form.
     """
     if not is_number(column.type):
         raise InvalidArgumentError(
@@ -102,15 +93,9 @@ def direct_keys(column: pa.Array, name: str = "") -> np.ndarray:
 def encode_keys(columns: Sequence[pa.Array], names: Sequence[str] = ()) -> pa.LargeBinaryArray:
     """The key of each row as bytes.
 
-    Parameters
-    ----------
-    columns
-        The key columns in the key's order, all of one length, without nulls.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No column, columns of different lengths, a null, or a type that has no place in a key.
+    columns: The key columns in the key's order, all of one length, without nulls.
+    Raises InvalidArgumentError: No column, columns of different lengths, a null, or a type that has
+        no place in a key.
     """
     if not columns or any(len(column) != len(columns[0]) for column in columns):
         lengths = [len(column) for column in columns]
@@ -129,19 +114,10 @@ def encode_keys(columns: Sequence[pa.Array], names: Sequence[str] = ()) -> pa.La
 def decode_keys(keys: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """The columns of keys; the inverse of `encode_keys`.
 
-    Parameters
-    ----------
-    keys
-        Binary of any kind, without nulls.
-    types
-        Of the key columns, in the key's order.
-
-    Raises
-    ------
-    CorruptMetadata
-        Bytes that are no key of these types.
-    InvalidArgumentError
-        A type that has no place in a key.
+    keys: Binary of any kind, without nulls.
+    types: Of the key columns, in the key's order.
+    Raises CorruptMetadata: Bytes that are no key of these types.
+    Raises InvalidArgumentError: A type that has no place in a key.
     """
     for place, dtype in enumerate(types):
         check_key_type(f"#{place}", dtype)
@@ -169,15 +145,8 @@ def decode_keys(keys: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
 def key_ranks(keys: pa.Array) -> np.ndarray:
     """The place of each key among the distinct ones in their order.
 
-    Parameters
-    ----------
-    keys
-        Binary of any kind, without nulls.
-
-    Returns
-    -------
-    np.ndarray
-        ``int64``, shape (n,): from 0 on; equal keys have equal numbers.
+    keys: Binary of any kind, without nulls.
+    Returns: ``int64``, shape (n,): from 0 on; equal keys have equal numbers.
     """
     if not len(keys):
         return np.zeros(0, np.int64)

@@ -35,14 +35,9 @@ _TYPES = {
 class RecordExpiry:
     """When rows expire.
 
-    Attributes
-    ----------
-    column
-        Holds the time of each row. A row without one does not expire.
-    expire_ms
-        Milliseconds after its time from which on a row is expired.
-    integer_ns
-        Nanoseconds that 1 stands for in a column of integers.
+    column: Holds the time of each row. A row without one does not expire.
+    expire_ms: Milliseconds after its time from which on a row is expired.
+    integer_ns: Nanoseconds that 1 stands for in a column of integers.
     """
 
     column: str
@@ -52,10 +47,7 @@ class RecordExpiry:
     def limit(self, dtype: pa.DataType, now_ms: int) -> int:
         """The least value, as an integer, of a row that is not expired.
 
-        Parameters
-        ----------
-        now_ms
-            Milliseconds since 1970 UTC.
+        now_ms: Milliseconds since 1970 UTC.
         """
         unit = _unit(dtype) or self.integer_ns
         return -(-(now_ms - self.expire_ms) * _MILLISECOND // unit)
@@ -64,11 +56,8 @@ class RecordExpiry:
 def record_expiry(settings: KeySettings, columns: Mapping[str, pa.DataType]) -> RecordExpiry | None:
     """Read and check the settings; None: rows do not expire.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A value of another form, one setting without the other, or a column that is not there or
-        holds no time.
+    Raises InvalidArgumentError: A value of another form, one setting without the other, or a column
+        that is not there or holds no time.
     """
     expire_ms, column = settings.value(EXPIRE_TIME), settings.value(TIME_FIELD, "")
     if expire_ms is None:
@@ -96,20 +85,12 @@ def deletion_expiry(
 ) -> RecordExpiry | None:
     """Read and check when deletions expire, by the first sequence field; None: never.
 
-    Parameters
-    ----------
-    columns
-        Types by name.
-    sequence
-        The sequence fields.
-    replaces
-        Whether a row takes the place of older ones of its key: see `MergeEngine`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A value of another form, a table without sequence fields or of another engine, or a field
-        that holds no time: whether a counter counts seconds has to be said.
+    columns: Types by name.
+    sequence: The sequence fields.
+    replaces: Whether a row takes the place of older ones of its key: see `MergeEngine`.
+    Raises InvalidArgumentError: A value of another form, a table without sequence fields or of
+        another engine, or a field that holds no time: whether a counter counts seconds has to be
+        said.
     """
     expire_ms = settings.value(DELETION_TIME)
     kind = settings.value(DELETION_TIME_TYPE, "")
@@ -178,26 +159,18 @@ STOP_RUNS = 3
 class CompactionSettings:
     """What the settings say.
 
-    Attributes
-    ----------
-    trigger
-        Number of sorted runs from which on a tree is compacted.
-    stop_trigger
-        Number of sorted runs of a tree from which on a writer that compacts waits for compaction.
-    max_size_amplification_percent, size_ratio, pick_rule
-        How runs are picked: see `fermion_table.compaction.universal.UniversalOptions`.
-    total_size_threshold, incremental_size_threshold
-        Bytes, of the same; None: no such rule.
-    optimization_interval_ms
-        Milliseconds after which a tree is compacted fully; None: no such rule.
-    delta_commits
-        Number of commits after which a tree is compacted fully; None: no such rule.
-    force_lookup
-        Whether level 0 is to be compacted although there are few runs.
-    lookup_interval
-        Number of commits after which level 0 is compacted where it is to be.
-    is_inline
-        Whether a writer compacts the trees that its commit has changed.
+    trigger: Number of sorted runs from which on a tree is compacted.
+    stop_trigger: Number of sorted runs of a tree from which on a writer that compacts waits for
+        compaction.
+    max_size_amplification_percent, size_ratio, pick_rule: How runs are picked: see
+        `fermion_table.compaction.universal.UniversalOptions`.
+    total_size_threshold, incremental_size_threshold: Bytes, of the same; None: no such rule.
+    optimization_interval_ms: Milliseconds after which a tree is compacted fully; None: no such
+        rule.
+    delta_commits: Number of commits after which a tree is compacted fully; None: no such rule.
+    force_lookup: Whether level 0 is to be compacted although there are few runs.
+    lookup_interval: Number of commits after which level 0 is compacted where it is to be.
+    is_inline: Whether a writer compacts the trees that its commit has changed.
     """
 
     trigger: int = 5
@@ -218,38 +191,25 @@ class CompactionSettings:
 class KeyOptions:
     """What the settings say.
 
-    Attributes
-    ----------
-    bucket
-        Number of buckets.
-    bucket_key
-        Columns by which rows are assigned to buckets.
-    ignore_delete
-        Whether retractions are dropped before anything else.
-    sequence_fields
-        Columns that order the rows of one key, before time does.
-    sequence_descending
-        Whether the smallest sequence is the newest.
-    functions
-        By column that is no key: of the engine ``aggregation`` for every one, else none.
-    sequence_groups
-        Of ``partial_update``.
-    remove_record_on_delete
-        Whether a deletion removes the whole row, of ``partial_update`` and ``aggregation``.
-    removing_sequences
-        Of ``partial_update``: sequences of groups by which a deletion removes the whole row.
-    row_deduplicate
-        Whether rows that did not change are left out of what compactions record.
-    changelogs_retained, changelog_age_ms
-        How many changelogs, and for how long, outlive their snapshots at least; None: as these.
-    deletion_vectors
-        Whether compaction marks the rows of older runs that it replaces as deleted.
-    merge_on_read
-        Whether scans then read level 0 too.
-    compaction
-        When trees are compacted, and by whom.
-    record_expiry, deletion_expiry
-        When rows expire, and deletions of tables with sequence fields; None: never.
+    bucket: Number of buckets.
+    bucket_key: Columns by which rows are assigned to buckets.
+    ignore_delete: Whether retractions are dropped before anything else.
+    sequence_fields: Columns that order the rows of one key, before time does.
+    sequence_descending: Whether the smallest sequence is the newest.
+    functions: By column that is no key: of the engine ``aggregation`` for every one, else none.
+    sequence_groups: Of ``partial_update``.
+    remove_record_on_delete: Whether a deletion removes the whole row, of ``partial_update`` and
+        ``aggregation``.
+    removing_sequences: Of ``partial_update``: sequences of groups by which a deletion removes the
+        whole row.
+    row_deduplicate: Whether rows that did not change are left out of what compactions record.
+    changelogs_retained, changelog_age_ms: How many changelogs, and for how long, outlive their
+        snapshots at least; None: as these.
+    deletion_vectors: Whether compaction marks the rows of older runs that it replaces as deleted.
+    merge_on_read: Whether scans then read level 0 too.
+    compaction: When trees are compacted, and by whom.
+    record_expiry, deletion_expiry: When rows expire, and deletions of tables with sequence fields;
+        None: never.
     """
 
     bucket: int = 1
@@ -285,9 +245,7 @@ _TO_NULL = ("last_value", "last_non_null_value")
 def check_required(fields: Iterable[Field], options: KeyOptions) -> None:
     """Refuse NOT NULL for columns that merging makes null although no row holds a null.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     grouped = {name for group in options.sequence_groups for name in group.columns}
     for column in fields:

@@ -51,15 +51,8 @@ MIRROR = "fermion.mirror."
 def parse_size(size: int | str, parameter: str = "") -> int:
     """Bytes from a number or a text such as ``256MB`` (powers of 1024).
 
-    Parameters
-    ----------
-    parameter
-        That it was given for, named in the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Not a size, or not above 0.
+    parameter: That it was given for, named in the message.
+    Raises InvalidArgumentError: Not a size, or not above 0.
     """
     count = 0 if isinstance(size, str) else integer(size, parameter or "size")
     if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
@@ -73,15 +66,8 @@ def parse_size(size: int | str, parameter: str = "") -> int:
 def parse_duration(text: str, parameter: str) -> int:
     """Milliseconds from a text such as ``30 min``.
 
-    Parameters
-    ----------
-    parameter
-        That it was given for, named in the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Not a duration, without a unit, or not above 0.
+    parameter: That it was given for, named in the message.
+    Raises InvalidArgumentError: Not a duration, without a unit, or not above 0.
     """
     match = _DURATION.fullmatch(text)
     unit = None if match is None else _MILLISECONDS.get(match[2].lower())
@@ -230,18 +216,11 @@ class Profile(Kind):
 class Property:
     """One property, or a family of properties with a part that varies.
 
-    Attributes
-    ----------
-    name
-        With ``_``. ``<column>``, ``<columns>`` and ``<engine>`` stand for the part that varies.
-    kind
-        The form of its value.
-    default
-        The value, as text, of a table that does not set it; None: there is none.
-    meaning
-        In Markdown, for the documentation.
-    shown_default
-        The default in words, where it is no fixed value.
+    name: With ``_``. ``<column>``, ``<columns>`` and ``<engine>`` stand for the part that varies.
+    kind: The form of its value.
+    default: The value, as text, of a table that does not set it; None: there is none.
+    meaning: In Markdown, for the documentation.
+    shown_default: The default in words, where it is no fixed value.
     """
 
     name: str
@@ -555,10 +534,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def check_no_repeats(setting: str, names: tuple[str, ...]) -> None:
     """Refuse a name that stands twice in a setting.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Names the setting and the column.
+    Raises InvalidArgumentError: Names the setting and the column.
     """
     repeated = first_repeated(names)
     if repeated is not None:
@@ -569,20 +545,13 @@ def check_no_repeats(setting: str, names: tuple[str, ...]) -> None:
 class TableProperties:
     """What the properties of all tables say.
 
-    Attributes
-    ----------
-    target_file_bytes
-        Size that data files should have.
-    statistics_columns
-        Columns whose statistics entries keep beyond the usual ones.
-    profile
-        Of `fermion.WriteOptions`; None for its default.
-    write_buffer_bytes
-        Arrow bytes that a writer keeps in memory before rows go to storage, all its files together.
-    column_files_max
-        Compaction rewrites a data file that has more column files.
-    consumer_age_ms
-        Consumers that have said nothing for longer are forgotten; None: none are.
+    target_file_bytes: Size that data files should have.
+    statistics_columns: Columns whose statistics entries keep beyond the usual ones.
+    profile: Of `fermion.WriteOptions`; None for its default.
+    write_buffer_bytes: Arrow bytes that a writer keeps in memory before rows go to storage, all its
+        files together.
+    column_files_max: Compaction rewrites a data file that has more column files.
+    consumer_age_ms: Consumers that have said nothing for longer are forgotten; None: none are.
     """
 
     target_file_bytes: int
@@ -596,10 +565,7 @@ class TableProperties:
 def parse_properties(properties: Mapping[str, str]) -> TableProperties:
     """Read the properties that all tables have; other names are left alone.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A value that is not of its property's form.
+    Raises InvalidArgumentError: A value that is not of its property's form.
     """
 
     def value(name: str) -> Any:
@@ -622,20 +588,11 @@ def maintenance_policy(
 ) -> dict[str, Any]:
     """What the settings of maintenance say, by their names without `MAINTAIN`.
 
-    Parameters
-    ----------
-    properties
-        Of the table.
-    policy
-        Other values of some, by name with or without that beginning: as text, or as bool, int or
-        timedelta.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Names the setting.
-    TypeError
-        The policy is no mapping.
+    properties: Of the table.
+    policy: Other values of some, by name with or without that beginning: as text, or as bool, int
+        or timedelta.
+    Raises InvalidArgumentError: Names the setting.
+    Raises TypeError: The policy is no mapping.
     """
     given = dict(properties)
     mapping(policy, "policy")
@@ -663,10 +620,8 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
     Names of a user's own have a dot (``team.owner``), and none of our beginnings. Other names that
     are not known are refused, and so are those that are nearly a known one.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A value that is not of its property's form, or a name that is refused.
+    Raises InvalidArgumentError: A value that is not of its property's form, or a name that is
+        refused.
     """
     for name, value in properties.items():
         plain = plain_name(name)
@@ -731,10 +686,7 @@ class KeySettings:
     def value(self, name: str, default: Any = None) -> Any:
         """The value of a property, as its kind says.
 
-        Parameters
-        ----------
-        default
-            Of a property that is not there, instead of the one in `OF_KEYED_TABLES`.
+        default: Of a property that is not there, instead of the one in `OF_KEYED_TABLES`.
         """
         self._asked.add(name)
         known = property_of(name)

@@ -19,17 +19,9 @@ _FIXED_OR_VIEWS = (pa.FixedSizeBinaryScalar, pa.BinaryViewScalar, pa.StringViewS
 def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
     """An array of ``length`` rows that all hold ``scalar``.
 
-    Returns
-    -------
-    pa.Array
-        Of the scalar's type.
-
-    Raises
-    ------
-    pa.ArrowInvalid
-        Run ends of the type can't count so many rows.
-    InvalidArgumentError
-        They would take too much memory: see `fermion.engine.check_filled`.
+    Returns: Of the scalar's type.
+    Raises pa.ArrowInvalid: Run ends of the type can't count so many rows.
+    Raises InvalidArgumentError: They would take too much memory: see `fermion.engine.check_filled`.
     """
     dtype = scalar.type
     if not scalar.is_valid or not length:  # Arrow repeats no list zero times
@@ -66,10 +58,7 @@ def _repeat(scalar: pa.Scalar, length: int) -> pa.Array:
 def nulls(dtype: pa.DataType, length: int) -> pa.Array:
     """An array of ``length`` nulls.
 
-    Raises
-    ------
-    pa.ArrowInvalid, InvalidArgumentError
-        As of `repeat`.
+    Raises pa.ArrowInvalid, InvalidArgumentError: As of `repeat`.
     """
     check_filled(dtype, length)
     return _nulls(dtype, length)
@@ -103,10 +92,7 @@ def _nulls(dtype: pa.DataType, length: int) -> pa.Array:
 def zeros(dtype: pa.DataType, length: int) -> pa.Array:
     """An array of ``length`` values that are 0, false or empty; nullable fields inside are null.
 
-    Raises
-    ------
-    pa.ArrowInvalid, InvalidArgumentError
-        As of `repeat`.
+    Raises pa.ArrowInvalid, InvalidArgumentError: As of `repeat`.
     """
     check_filled(dtype, length)
     if isinstance(dtype, pa.BaseExtensionType):

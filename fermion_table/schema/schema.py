@@ -105,10 +105,7 @@ def type_text(dtype: pa.DataType) -> str | None:
 def parse_type_text(text: str) -> pa.DataType:
     """The type of a text.
 
-    Raises
-    ------
-    ValueError
-        The text names no type.
+    Raises ValueError: The text names no type.
     """
     plain = _PLAIN.get(text)
     if plain is not None:
@@ -141,10 +138,7 @@ def field_of_message(text: str) -> pa.Field:
     An extension type that is not registered in this process comes back as its storage type, with
     the extension's name in the field's metadata.
 
-    Raises
-    ------
-    ValueError
-        Not base64 of a message of one field.
+    Raises ValueError: Not base64 of a message of one field.
     """
     try:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
@@ -220,14 +214,9 @@ NestedKind = Literal[
 class StoredType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A type that has no text: a nested one with its fields, or an Arrow message.
 
-    Attributes
-    ----------
-    kind
-        A nested kind, or ``arrow``.
-    fields
-        Children with ids, in Arrow's order; a map's are key and value.
-    arrow, text
-        The message (`message_of`), and the type in words.
+    kind: A nested kind, or ``arrow``.
+    fields: Children with ids, in Arrow's order; a map's are key and value.
+    arrow, text: The message (`message_of`), and the type in words.
     """
 
     kind: NestedKind | Literal["arrow"]
@@ -328,10 +317,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What rows are split by: a top-level field and a function of it (`transforms`).
 
-    Attributes
-    ----------
-    parameter
-        Buckets, or the width of ``truncate``.
+    parameter: Buckets, or the width of ``truncate``.
     """
 
     source_id: int
@@ -499,10 +485,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 def find_field(fields: Sequence[Field], path: Path, where: str) -> Field:
     """The field at a path of names.
 
-    Raises
-    ------
-    fermion.errors.ColumnNotFoundError
-        Names the closest matches at the level where the search ended.
+    Raises fermion.errors.ColumnNotFoundError: Names the closest matches at the level where the
+        search ended.
     """
     found: Field | None = None
     names: tuple[str, ...] = tuple(field.name for field in fields)
@@ -571,9 +555,7 @@ def free_name(name: str, taken: Container[str]) -> str:
 def check_names(names: Sequence[str], where: str) -> None:
     """Refuse equal names among siblings.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     repeated = first_repeated(names)
     if repeated is not None:
@@ -598,19 +580,11 @@ def encode_schema(schema: TableSchema) -> bytes:
 def decode_schema(data: bytes, path: str, *, keep_unknown: bool = False) -> TableSchema:
     """A schema from its stored bytes, compressed or not.
 
-    Parameters
-    ----------
-    path
-        Names the object in messages.
-    keep_unknown
-        Keep keys that this version does not know, for a schema that is changed and written again.
-
-    Raises
-    ------
-    CorruptMetadata
-        Not a schema, or one that contradicts itself.
-    UnsupportedFeature
-        A newer format version.
+    path: Names the object in messages.
+    keep_unknown: Keep keys that this version does not know, for a schema that is changed and
+        written again.
+    Raises CorruptMetadata: Not a schema, or one that contradicts itself.
+    Raises UnsupportedFeature: A newer format version.
     """
     decoder = json_codec.decode_keeping if keep_unknown else json_codec.decode
     schema = decoder(data, TableSchema, path)

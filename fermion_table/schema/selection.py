@@ -40,15 +40,8 @@ def select_columns(
 ) -> tuple[Field, ...]:
     """The fields that a caller asked for, in the order asked, pruned below structs.
 
-    Parameters
-    ----------
-    columns
-        Names, names joined by dots, or sequences of names; None: every column of the table.
-
-    Raises
-    ------
-    ColumnNotFoundError
-        Names the closest matches.
+    columns: Names, names joined by dots, or sequences of names; None: every column of the table.
+    Raises ColumnNotFoundError: Names the closest matches.
     """
     if columns is None:
         return schema.fields
@@ -69,9 +62,7 @@ def select_paths(
 ) -> tuple[Field, ...]:
     """Fields by path, in order of first mention, pruned below structs.
 
-    Raises
-    ------
-    ColumnNotFoundError
+    Raises ColumnNotFoundError.
     """
     by_name = {field.name: field for field in fields}
     wanted: dict[str, list[Path]] = {}
@@ -108,17 +99,11 @@ def file_columns(
 ) -> tuple[list[str | Path], list[Field]]:
     """What to read of a file for some fields of the table.
 
-    Parameters
-    ----------
-    targets
-        Fields of the table, pruned.
-    sources
-        Fields of the file that have data.
-
-    Returns
-    -------
-    What to ask the file's reader for, and the fields that its batches then have, in order: paths,
-    and the names of columns that are not stored, which a column of the file may have too.
+    targets: Fields of the table, pruned.
+    sources: Fields of the file that have data.
+    Returns: What to ask the file's reader for, and the fields that its batches then have, in order:
+        paths, and the names of columns that are not stored, which a column of the file may have
+        too.
     """
     by_id = {source.id: source for source in sources}
     paths: list[str | Path] = []

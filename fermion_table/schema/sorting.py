@@ -37,12 +37,8 @@ _CURVE = re.compile(r"\s*zorder\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
 class RowOrder:
     """How rows are sorted, nulls last.
 
-    Attributes
-    ----------
-    columns
-        Names of top-level columns; the first matters most.
-    is_curve
-        Whether all of them matter alike: Z-order.
+    columns: Names of top-level columns; the first matters most.
+    is_curve: Whether all of them matter alike: Z-order.
     """
 
     columns: tuple[str, ...]
@@ -59,9 +55,7 @@ class RowOrder:
     def check(self, schema: pa.Schema) -> None:
         """Refuse columns whose values have no order.
 
-        Raises
-        ------
-        InvalidArgumentError
+        Raises InvalidArgumentError.
         """
         for name in self.columns:
             dtype = schema.field(name).type
@@ -87,9 +81,7 @@ class RowOrder:
 def parse_order(given: Sequence[str] | str) -> RowOrder:
     """An order from text: names of columns, or ``"zorder(a, b)"``.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     listed = [given] if isinstance(given, str) else list(given)
     match = _CURVE.fullmatch(listed[0]) if len(listed) == 1 else None
@@ -101,16 +93,9 @@ def parse_order(given: Sequence[str] | str) -> RowOrder:
 def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.RecordBatch:
     """All rows of some batches in an order; a copy.
 
-    Parameters
-    ----------
-    batches
-        Of one schema; at least one.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The dictionaries of a column together have more values than its indices can number, or its
-        text, bytes or items are more than 2 GiB.
+    batches: Of one schema; at least one.
+    Raises InvalidArgumentError: The dictionaries of a column together have more values than its
+        indices can number, or its text, bytes or items are more than 2 GiB.
     """
     try:
         whole = one_batch(batches)
@@ -127,15 +112,8 @@ def sorted_rows(batches: Sequence[pa.RecordBatch], order: RowOrder) -> pa.Record
 def interleaved(ranks: Sequence[np.ndarray]) -> np.ndarray:
     """Morton codes.
 
-    Parameters
-    ----------
-    ranks
-        One array a column, ``int64``, shape (n,), from 0 on; equal values have equal ranks.
-
-    Returns
-    -------
-    np.ndarray
-        ``int64``, shape (n,), none negative.
+    ranks: One array a column, ``int64``, shape (n,), from 0 on; equal values have equal ranks.
+    Returns: ``int64``, shape (n,), none negative.
     """
     bits = min(COLUMN_BITS_MAX, CODE_BITS // len(ranks))
     codes = np.zeros(len(ranks[0]), np.int64)

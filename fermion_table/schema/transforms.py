@@ -47,15 +47,8 @@ _LENGTH = np.uint32(8)
 def hash_integers(values: np.ndarray) -> np.ndarray:
     """The hash of each number.
 
-    Parameters
-    ----------
-    values
-        ``int64`` or ``uint64``, shape (n,).
-
-    Returns
-    -------
-    np.ndarray
-        ``uint32``, shape (n,).
+    values: ``int64`` or ``uint64``, shape (n,).
+    Returns: ``uint32``, shape (n,).
     """
     words = values.view(np.uint64)
     state = np.zeros(len(words), np.uint32)
@@ -187,10 +180,7 @@ def truncate(width: int, column: str) -> PartitionTransform:
 def parse_transform(text: str) -> PartitionTransform:
     """A transform from text: ``"city"``, ``"day(ts)"``, ``"bucket(16, id)"``.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Not of that form.
+    Raises InvalidArgumentError: Not of that form.
     """
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -212,9 +202,7 @@ def parse_transform(text: str) -> PartitionTransform:
 def check_column(transform: PartitionTransform, dtype: pa.DataType) -> None:
     """Refuse a column type that a transform is not made for.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     allowed, expected = _COLUMNS[transform.kind]
     if not allowed(dtype):
@@ -227,10 +215,7 @@ def check_column(transform: PartitionTransform, dtype: pa.DataType) -> None:
 def keeps_values(transform: PartitionTransform, old: pa.DataType, new: pa.DataType) -> bool:
     """Whether every value of a column has the same partition value when its type widens.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The transform is not made for the new type.
+    Raises InvalidArgumentError: The transform is not made for the new type.
     """
     check_column(transform, new)
     # What is cut off below the least decimal depends on how many digits there are.
@@ -240,11 +225,8 @@ def keeps_values(transform: PartitionTransform, old: pa.DataType, new: pa.DataTy
 def transformed(kind: TransformKind, parameter: int, column: pa.Array) -> pa.Array:
     """The partition values of a column's rows.
 
-    Returns
-    -------
-    pa.Array
-        ``int64`` for times and buckets, else of the column's type (integers that ``truncate`` made
-        are ``int64`` or ``uint64``). The column itself for ``identity``.
+    Returns: ``int64`` for times and buckets, else of the column's type (integers that ``truncate``
+        made are ``int64`` or ``uint64``). The column itself for ``identity``.
     """
     if kind == "identity":
         return column
@@ -268,16 +250,9 @@ def source_range(
 ) -> tuple[Any, Any] | None:
     """Bounds of a column, from bounds of its partition values; all of them JSON values.
 
-    Parameters
-    ----------
-    low, high
-        Smallest and greatest partition value, inclusive.
-
-    Returns
-    -------
-    tuple or None
-        Both inclusive. Strings and binary may be longer than the upper bound, and begin with it.
-        None where partition values say nothing about an order.
+    low, high: Smallest and greatest partition value, inclusive.
+    Returns: Both inclusive. Strings and binary may be longer than the upper bound, and begin with
+        it. None where partition values say nothing about an order.
     """
     if kind == "bucket":
         return None

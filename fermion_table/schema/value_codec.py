@@ -38,10 +38,7 @@ _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def encode_value(scalar: pa.Scalar | None) -> Any:
     """A scalar as a JSON value; None for None and for null.
 
-    Raises
-    ------
-    UnsupportedTypeError
-        Arrow streams can't carry values of this type.
+    Raises UnsupportedTypeError: Arrow streams can't carry values of this type.
     """
     if scalar is None or not scalar.is_valid:
         return None
@@ -72,10 +69,7 @@ def encode_value(scalar: pa.Scalar | None) -> Any:
 def decode_value(value: Any, dtype: pa.DataType) -> pa.Scalar:
     """The scalar of a JSON value, of exactly this type.
 
-    Raises
-    ------
-    CorruptMetadata
-        The value is not of the type's form.
+    Raises CorruptMetadata: The value is not of the type's form.
     """
     try:
         return _decode(value, dtype)

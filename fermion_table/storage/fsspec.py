@@ -71,10 +71,7 @@ class FsspecStore:
     lets two writers create one object. That of s3fs is a PUT with ``If-None-Match: *``;
     ``hdfs://`` and ``webhdfs://`` rename.
 
-    Parameters
-    ----------
-    access
-        See `StorageAccess`.
+    access: See `StorageAccess`.
     """
 
     unknown_reason = ""
@@ -254,9 +251,7 @@ class FsspecStore:
     def _refuse_partial_view(self) -> None:
         """Refuse what needs to know which objects there are.
 
-        Raises
-        ------
-        UnsafeStorage
+        Raises UnsafeStorage.
         """
         if self.access.missing_is_forbidden:
             raise UnsafeStorage(
@@ -268,9 +263,7 @@ class FsspecStore:
     def _check_writable(self) -> None:
         """Refuse to write where a table can't be written: before its first object is.
 
-        Raises
-        ------
-        UnsafeStorage
+        Raises UnsafeStorage.
         """
         self._refuse_reading_only()
         if self._trusted:
@@ -292,9 +285,7 @@ class FsspecStore:
     def _refuse_reading_only(self) -> None:
         """Refuse to change a storage, or by a store, that is there for reading.
 
-        Raises
-        ------
-        UnsafeStorage
+        Raises UnsafeStorage.
         """
         self._refuse_partial_view()
         if _protocol(self.filesystem) in WEB:

@@ -67,10 +67,7 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
     """A struct from stored bytes, compressed or not; unknown keys are ignored.
 
-    Raises
-    ------
-    CorruptMetadata
-        Not JSON of that shape; `path` names the object.
+    Raises CorruptMetadata: Not JSON of that shape; `path` names the object.
     """
     try:
         kind: Any = target
@@ -122,11 +119,8 @@ def stored(encoded: bytes) -> tuple[bytes, bool]:
 def decompressed(data: bytes, path: str) -> bytes:
     """The JSON text of stored bytes.
 
-    Raises
-    ------
-    CorruptMetadata
-        Broken zstd data, or a frame that would decompress to more than 1 GiB, or to more than 256
-        times its size.
+    Raises CorruptMetadata: Broken zstd data, or a frame that would decompress to more than 1 GiB,
+        or to more than 256 times its size.
     """
     if not data.startswith(_ZSTD_MAGIC):
         return data
@@ -157,10 +151,7 @@ def _hoisted(value: Any) -> Any:
 class _Shape:
     """Where unknown keys can be kept within a struct's JSON.
 
-    Attributes
-    ----------
-    nested
-        The struct that each key holds, or holds a list of, if it can keep unknown keys too.
+    nested: The struct that each key holds, or holds a list of, if it can keep unknown keys too.
     """
 
     known: frozenset[str]
@@ -229,12 +220,8 @@ T = TypeVar("T")
 def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) -> T:
     """What is decoded of an object, which is read again where it is corrupt.
 
-    Raises
-    ------
-    CorruptMetadata
-        It is corrupt at the second time, too.
-    FileNotFoundError, OSError
-        As `AtomicStore.read`.
+    Raises CorruptMetadata: It is corrupt at the second time, too.
+    Raises FileNotFoundError, OSError: As `AtomicStore.read`.
     """
     with in_time(store):
         try:
@@ -248,10 +235,7 @@ def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_B
 
     The caller checks the hash: in a slot another snapshot may be right.
 
-    Raises
-    ------
-    FileNotFoundError, OSError
-        As `AtomicStore.read`.
+    Raises FileNotFoundError, OSError: As `AtomicStore.read`.
     """
     with in_time(store):
         data = store.read(path, stop)
@@ -266,15 +250,8 @@ def encode_checked(
 ) -> tuple[bytes, _Checked]:
     """The bytes of an object that is about to be stored, and what the reader makes of them.
 
-    Parameters
-    ----------
-    decode
-        The reader's function; it is given the bytes and the path.
-
-    Raises
-    ------
-    UnreadableMetadata
-        It can't be encoded, or the reader refuses the bytes.
+    decode: The reader's function; it is given the bytes and the path.
+    Raises UnreadableMetadata: It can't be encoded, or the reader refuses the bytes.
     """
     try:
         data = encode()
@@ -286,10 +263,7 @@ def encode_checked(
 def check_readable(data: bytes, path: str, decode: Callable[[bytes, str], _Checked]) -> _Checked:
     """What the reader makes of bytes that are about to be stored; parameters as above.
 
-    Raises
-    ------
-    UnreadableMetadata
-        The reader refuses them.
+    Raises UnreadableMetadata: The reader refuses them.
     """
     try:
         if len(data) > METADATA_BYTES_MAX:

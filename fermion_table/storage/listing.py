@@ -23,12 +23,8 @@ def found_below(
     fsspec's own walk leaves a directory out that it fails to list: it is not used. ``ask`` calls a
     method of the file system.
 
-    Raises
-    ------
-    FileNotFoundError
-        There is no such directory.
-    OSError
-        The storage's own.
+    Raises FileNotFoundError: There is no such directory.
+    Raises OSError: The storage's own.
     """
     if not _walks(filesystem):
         found: dict[str, dict[str, Any]] = ask("find", top, detail=True)

@@ -36,15 +36,10 @@ class LocalStore:
     A failure of the operating system is a `fermion.errors.StorageError` that names operation and
     path.
 
-    Parameters
-    ----------
-    location
-        The table's directory; need not exist yet.
-    durability
-        ``full`` calls fsync for files and directories before going on; ``fast`` does not:
-        a power failure may take back recent commits, or leave a slot broken.
-    access
-        See `StorageAccess`.
+    location: The table's directory; need not exist yet.
+    durability: ``full`` calls fsync for files and directories before going on; ``fast`` does not: a
+        power failure may take back recent commits, or leave a slot broken.
+    access: See `StorageAccess`.
     """
 
     storage_options: dict[str, Any] | None = None

@@ -48,23 +48,13 @@ def open_store(
 ) -> AtomicStore:
     """The store of the table at a location; nothing is read or made.
 
-    Parameters
-    ----------
-    location
-        A local path, or a URL that fsspec knows (``file://`` is local too).
-    durability
-        Of a local store: ``full``, or ``fast`` without fsync.
-    access
-        See `StorageAccess`.
-    what
-        What users call the location, for messages.
-
-    Raises
-    ------
-    UnsafeStorage
-        A URL whose scheme fsspec does not know.
-    TypeError, InvalidArgumentError
-        Names the parameter that is wrong: a location with credentials, too.
+    location: A local path, or a URL that fsspec knows (``file://`` is local too).
+    durability: Of a local store: ``full``, or ``fast`` without fsync.
+    access: See `StorageAccess`.
+    what: What users call the location, for messages.
+    Raises UnsafeStorage: A URL whose scheme fsspec does not know.
+    Raises TypeError, InvalidArgumentError: Names the parameter that is wrong: a location with
+        credentials, too.
     """
     if not isinstance(location, (str, os.PathLike)):
         raise TypeError(f"{what}={location!r}: expected a path or a URL")
@@ -97,9 +87,7 @@ def open_store(
 def location_size(location: str, storage_options: dict[str, Any] | None = None) -> int:
     """Bytes of a file anywhere: of another table's, to which a clone's entries point.
 
-    Raises
-    ------
-    FileNotFoundError, OSError
+    Raises FileNotFoundError, OSError.
     """
     if "://" not in location and "::" not in location:
         return os.stat(location).st_size
@@ -116,10 +104,7 @@ def refuse_nested(store: AtomicStore) -> None:
     new table's own, which mostly does not exist yet, are searched, for as long as
     the store's time-out.
 
-    Raises
-    ------
-    TableExists
-        Names the other table; or there is a file.
+    Raises TableExists: Names the other table; or there is a file.
     """
     with in_time(store):
         if is_file(store):

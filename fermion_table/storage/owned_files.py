@@ -40,14 +40,9 @@ class OpenWriter(Protocol):
 class _File:
     """A file.
 
-    Attributes
-    ----------
-    seen_at
-        When it was last known to be there, by ``time.monotonic``.
-    is_held
-        Whether a snapshot may name it, so that its owner must not delete it.
-    is_taken
-        Whether others have made it, who may commit it: it stays where its owner is lost.
+    seen_at: When it was last known to be there, by ``time.monotonic``.
+    is_held: Whether a snapshot may name it, so that its owner must not delete it.
+    is_taken: Whether others have made it, who may commit it: it stays where its owner is lost.
     """
 
     seen_at: float
@@ -223,10 +218,7 @@ def sizes(
 ) -> dict[str, int | None]:
     """The sizes of some files, None of those that are not stored: a request for each.
 
-    Parameters
-    ----------
-    size_of
-        Asks for one, as `AtomicStore.size` does, which is the default.
+    size_of: Asks for one, as `AtomicStore.size` does, which is the default.
     """
 
     def size(path: str) -> int | None:

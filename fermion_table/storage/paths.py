@@ -152,10 +152,7 @@ def expired_mark_path(
 ) -> str:
     """The mark that ids from 1 up to this one, exclusive, have expired.
 
-    Parameters
-    ----------
-    changelog_id
-        Changelogs from this id on have not; None: they expire with their snapshots.
+    changelog_id: Changelogs from this id on have not; None: they expire with their snapshots.
     """
     name = f"{snapshot_id:0{SNAPSHOT_ID_DIGITS}d}"
     if changelog_id is not None and changelog_id < snapshot_id:
@@ -230,17 +227,12 @@ def data_path(
 ) -> str:
     """The file of rows.
 
-    Parameters
-    ----------
-    unique
-        A name from `unique_name`.
-    partition
-        Names and values as text, None for null. They make the directory readable and are
+    unique: A name from `unique_name`.
+    partition: Names and values as text, None for null. They make the directory readable and are
         never parsed back: the values themselves are in the manifest entry.
-    bucket
-        Bucket number, if the table has buckets.
-    is_changelog, is_columns
-        Whether the rows are changes of a changelog, or columns of the rows of another file.
+    bucket: Bucket number, if the table has buckets.
+    is_changelog, is_columns: Whether the rows are changes of a changelog, or columns of the rows of
+        another file.
     """
     segments = [DATA_DIRECTORY]
     segments += [partition_segment(name, value) for name, value in partition]
@@ -260,13 +252,9 @@ def partition_segment(name: str, value: str | None) -> str:
 def check_name(name: str, what: str) -> str:
     """The name of a tag, a branch or a consumer, checked.
 
-    Raises
-    ------
-    InvalidArgumentError
-        Not 1 to 128 letters, digits and ``_ . -``, or digits only (that is a snapshot id), or
-        ending in ``.tmp``.
-    TypeError
-        No text.
+    Raises InvalidArgumentError: Not 1 to 128 letters, digits and ``_ . -``, or digits only (that is
+        a snapshot id), or ending in ``.tmp``.
+    Raises TypeError: No text.
     """
     name = check_text(name, f"{what} name")
     if _NAME.fullmatch(name) is None or name.isdigit() or name.endswith(TEMPORARY_SUFFIX):
@@ -280,11 +268,8 @@ def check_name(name: str, what: str) -> str:
 def check_path(path: str) -> str:
     """A path relative to the table, checked not to leave it.
 
-    Raises
-    ------
-    UnsafeStorage
-        Empty, absolute, too long, with a drive, a backslash, a control character, or a
-        segment that is empty, ``.`` or ``..``.
+    Raises UnsafeStorage: Empty, absolute, too long, with a drive, a backslash, a control character,
+        or a segment that is empty, ``.`` or ``..``.
     """
     if not path or len(path) > PATH_CHARACTERS_MAX:
         raise UnsafeStorage(f"path of {len(path)} characters: expected 1 to {PATH_CHARACTERS_MAX}")

@@ -68,17 +68,10 @@ class Probed(Protocol):
 def check_creates(store: Probed, *, renames: bool) -> None:
     """Refuse a storage where two writers could both create one object.
 
-    Parameters
-    ----------
-    renames
-        Whether creating is writing and renaming, rather than a way of the file system's own.
-
-    Raises
-    ------
-    UnsafeStorage
-        Creating is look-then-write, is not offered, or lets two writers create one object.
-    OSError
-        The storage's own; or replies were lost so often that nothing is proven.
+    renames: Whether creating is writing and renaming, rather than a way of the file system's own.
+    Raises UnsafeStorage: Creating is look-then-write, is not offered, or lets two writers create
+        one object.
+    Raises OSError: The storage's own; or replies were lost so often that nothing is proven.
     """
     if not renames:
         refuse_look_then_write(store.filesystem, store.location)
@@ -138,12 +131,8 @@ def _race(store: Probed, paths: Iterator[str], keys: int) -> None:
 def _until_proven(store: Probed, paths: Iterator[str], attempt: Callable[[str], bool]) -> bool:
     """Try objects until one proves something; whether it could be deleted.
 
-    Raises
-    ------
-    UnsafeStorage
-        Two writers created one object.
-    OSError
-        The storage's own; or no object proves anything.
+    Raises UnsafeStorage: Two writers created one object.
+    Raises OSError: The storage's own; or no object proves anything.
     """
     path = ""
     for path in itertools.islice(paths, INCONCLUSIVE_MAX):
@@ -177,10 +166,7 @@ def _has_one_winner(
     A client that gets no reply may send the request again, and learn that the object is there: it
     does not know that it created it.
 
-    Raises
-    ------
-    UnsafeStorage
-        Several have, or the object is not that of the one that was told so.
+    Raises UnsafeStorage: Several have, or the object is not that of the one that was told so.
     """
     creators = [
         content
@@ -220,10 +206,7 @@ def _is_documented(filesystem: fsspec.AbstractFileSystem) -> bool:
 def refuse_look_then_write(filesystem: fsspec.AbstractFileSystem, location: str) -> None:
     """Refuse a file system that has fsspec's generic create: it looks, and then writes.
 
-    Raises
-    ------
-    UnsafeStorage
-        Whatever a probe would find, two writers could both succeed.
+    Raises UnsafeStorage: Whatever a probe would find, two writers could both succeed.
     """
     while isinstance(filesystem, DirFileSystem):
         filesystem = filesystem.fs

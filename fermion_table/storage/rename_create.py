@@ -30,16 +30,9 @@ def creates_by_rename(filesystem: Any) -> bool:
 def create_by_rename(filesystem: Any, full: str, data: bytes) -> CreateResult:
     """Store a file whole if nothing has its name.
 
-    Parameters
-    ----------
-    filesystem
-        fsspec's ``WebHDFS``, or that of `fermion.io.hdfs`.
-
-    Raises
-    ------
-    OSError
-        The file could not be written, or the rename was refused although nothing is in the way:
-        nothing was created.
+    filesystem: fsspec's ``WebHDFS``, or that of `fermion.io.hdfs`.
+    Raises OSError: The file could not be written, or the rename was refused although nothing is in
+        the way: nothing was created.
     """
     folder, _, name = full.rpartition("/")
     temporary = f"{folder}/{temporary_name(name, unique_name())}"

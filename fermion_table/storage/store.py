@@ -98,12 +98,8 @@ DEFAULT_ACCESS = StorageAccess()
 class StoredObject:
     """One object of a listing.
 
-    Attributes
-    ----------
-    path
-        Relative to the table.
-    modified_ms
-        Milliseconds since 1970 UTC by the storage's clock, None when it does not say.
+    path: Relative to the table.
+    modified_ms: Milliseconds since 1970 UTC by the storage's clock, None when it does not say.
     """
 
     path: str
@@ -115,12 +111,8 @@ class StoredObject:
 class UnfinishedUpload:
     """An upload in parts that was begun and is not completed: no listing of objects shows it.
 
-    Attributes
-    ----------
-    path
-        Of the object that it is to become, relative to the table.
-    begun_ms
-        Milliseconds since 1970 UTC by the storage's clock.
+    path: Of the object that it is to become, relative to the table.
+    begun_ms: Milliseconds since 1970 UTC by the storage's clock.
     """
 
     path: str
@@ -138,12 +130,8 @@ class AtomicStore(Protocol):
     Only the storage's own answer that there is no such object means that it is absent. Any other
     failure raises: access denied, no reply, an outage, a bucket that is not there.
 
-    Attributes
-    ----------
-    location
-        The table's directory, as text that `location.open_store` takes.
-    storage_options
-        What `fermion.open` and `fermion.Writer` need beside `locate`.
+    location: The table's directory, as text that `location.open_store` takes.
+    storage_options: What `fermion.open` and `fermion.Writer` need beside `locate`.
     """
 
     location: str

@@ -27,14 +27,9 @@ def newest_rows(
     rows with one key and time the last. Nulls in keys and times match nothing. Both sides are
     sorted by key and time, and searched.
 
-    Parameters
-    ----------
-    label_keys, source_keys
-        The columns of the key, of the same types on both sides.
-    label_times, source_times
-        Of one type.
-    within
-        How much older than the label a row may be, in units of the times; None: any age.
+    label_keys, source_keys: The columns of the key, of the same types on both sides.
+    label_times, source_times: Of one type.
+    within: How much older than the label a row may be, in units of the times; None: any age.
     """
     labels = len(label_times)
     keys, is_known = _codes(
@@ -100,10 +95,7 @@ def stored_as(kind: pa.DataType) -> pa.DataType:
 def ticks_of(within: timedelta, kind: pa.DataType, where: str) -> int:
     """A length of time in units of a column.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The column has no unit of time.
+    Raises InvalidArgumentError: The column has no unit of time.
     """
     if pat.is_date32(kind):
         return within // timedelta(seconds=1)

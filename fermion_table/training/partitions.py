@@ -23,10 +23,7 @@ TEXT_BYTES = 32
 def partition_count(sides: Iterable[tuple[pa.Schema, int]]) -> int:
     """Into how many partitions rows are shared, so that one of them has about `PARTITION_BYTES`.
 
-    Parameters
-    ----------
-    sides
-        Columns and rows of labels and of each source.
+    sides: Columns and rows of labels and of each source.
     """
     size = sum(rows * sum(_width(field.type) for field in schema) for schema, rows in sides)
     return min(max(-(-size // PARTITION_BYTES), 1), PARTITIONS_MAX)
@@ -44,14 +41,9 @@ def _width(kind: pa.DataType) -> int:
 class Partitions:
     """Rows of one side, in a file for each partition.
 
-    Parameters
-    ----------
-    directory
-        Where the files lie; whoever made it removes it.
-    name
-        Of the side.
-    count
-        Of partitions.
+    directory: Where the files lie; whoever made it removes it.
+    name: Of the side.
+    count: Of partitions.
     """
 
     def __init__(self, directory: str, name: str, count: int, schema: pa.Schema) -> None:

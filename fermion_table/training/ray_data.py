@@ -21,10 +21,7 @@ from fermion_table.table.table import Table
 class RayDatasource(Datasource):
     """The rows of a scan: ``ray.data.read_datasource(RayDatasource(table.scan(...)))``.
 
-    Parameters
-    ----------
-    scan
-        Every task reads its snapshot, whatever is committed meanwhile. It has no limit: Ray's
+    scan: Every task reads its snapshot, whatever is committed meanwhile. It has no limit: Ray's
         ``limit`` asks for fewer rows.
     """
 
@@ -51,10 +48,7 @@ class RayDatasource(Datasource):
     ) -> list[ReadTask]:
         """Parts of the scan, of about equal cost.
 
-        Parameters
-        ----------
-        parallelism
-            How many tasks there are at least, if the files can be cut into so many.
+        parallelism: How many tasks there are at least, if the files can be cut into so many.
         """
         tasks_min = integer(parallelism, "parallelism", minimum=1)
         reader, schema = self._scan.reader, self._scan.schema
@@ -87,12 +81,8 @@ class RayDatasink(Datasink[list[Any]]):
     Tasks write data files, and one commit makes all of them visible, or none. Files of tasks that
     failed are named by no snapshot; `Table.remove_orphan_files` deletes them.
 
-    Parameters
-    ----------
-    table
-        Sees the new snapshot afterwards.
-    options
-        As of `Table.commit`: ``message``, ``commit_user``, ``commit_identifier``, ...
+    table: Sees the new snapshot afterwards.
+    options: As of `Table.commit`: ``message``, ``commit_user``, ``commit_identifier``, ...
     """
 
     def __init__(self, table: Table, **options: Any) -> None:

@@ -34,12 +34,8 @@ from fermion_table.schema.schema import KEY_COLUMN
 class ReplacedRows:
     """Rows by the location of their file, and by their numbers in it.
 
-    Attributes
-    ----------
-    replaced
-        Of older runs: a merge with the newer ones puts others in their place, or none.
-    lost
-        Of newer runs: the older row of the key stays.
+    replaced: Of older runs: a merge with the newer ones puts others in their place, or none.
+    lost: Of newer runs: the older row of the key stays.
     """
 
     replaced: dict[str, BitMap64] = field(default_factory=dict)
@@ -51,17 +47,10 @@ def replaced_rows(newer: Runs, older: Runs, reader: SplitReader) -> ReplacedRows
 
     Of each run one batch is in memory, and a bit for each row that is found.
 
-    Parameters
-    ----------
-    newer, older
-        Sorted runs from the newest to the oldest. Of the older ones at most one has rows of a key.
-    reader
-        Of a request with a key.
-
-    Raises
-    ------
-    CorruptMetadata
-        A run is not sorted.
+    newer, older: Sorted runs from the newest to the oldest. Of the older ones at most one has rows
+        of a key.
+    reader: Of a request with a key.
+    Raises CorruptMetadata: A run is not sorted.
     """
     key = key_of(reader.request)
     names = dict.fromkeys((*key.tree_names, *key.options.sequence_fields))

@@ -42,12 +42,8 @@ from fermion_table.trees.visible_rows import picks_rows, visible_rows
 class SectionSplit:
     """Files of a tree whose keys overlap. It is read as a whole.
 
-    Attributes
-    ----------
-    runs
-        Sorted runs from the newest to the oldest; of each its files in the order of keys.
-    merge_cost
-        How many times as much as reading its bytes merging them costs.
+    runs: Sorted runs from the newest to the oldest; of each its files in the order of keys.
+    merge_cost: How many times as much as reading its bytes merging them costs.
     """
 
     runs: tuple[tuple[FileSplit, ...], ...]
@@ -103,10 +99,7 @@ class SectionSplit:
 def tree_splits(plan: TreePlan, store: AtomicStore, key: PrimaryKey) -> tuple[Split, ...]:
     """One split a file that needs no merging, then one a section that does.
 
-    Raises
-    ------
-    UnsafeStorage
-        See `splits_of`.
+    Raises UnsafeStorage: See `splits_of`.
     """
     is_picked = picks_rows(key) and not key.options.sequence_fields
     merge_cost = PICK_COST if is_picked else FOLD_COST
@@ -124,14 +117,9 @@ def tree_splits(plan: TreePlan, store: AtomicStore, key: PrimaryKey) -> tuple[Sp
 class KeyedRows:
     """Rows in the order of their keys.
 
-    Attributes
-    ----------
-    keys
-        The key of each row (see `PrimaryKey.tree_keys`).
-    kinds
-        ``int8``, shape (n,); None: no retraction is among them.
-    is_folded
-        Whether they are what folding makes of the keys; else these keys can't be folded.
+    keys: The key of each row (see `PrimaryKey.tree_keys`).
+    kinds: ``int8``, shape (n,); None: no retraction is among them.
+    is_folded: Whether they are what folding makes of the keys; else these keys can't be folded.
     """
 
     rows: pa.RecordBatch
@@ -152,30 +140,17 @@ def merged_rows(
 ) -> Iterator[KeyedRows]:
     """The rows of a section, folded, in the order of keys.
 
-    Parameters
-    ----------
-    runs
-        Of the section.
-    reader
-        Of a request with a key: its fields are those wanted, top-level ones; of its filter the
+    runs: Of the section.
+    reader: Of a request with a key: its fields are those wanted, top-level ones; of its filter the
         parts that read the key alone are applied.
-    is_oldest
-        Whether no older rows of these keys exist, and none can come: see `fold`. Retractions are
-        dropped then.
-    rows
-        See `run_batches`.
-    threads
-        For decoding a file.
-    held_bytes
-        Of the rows of all runs that are held at a time, roughly.
-    unfoldable
-        Gets what says which keys can't be folded; their rows are given as they are. None: such a
-        key is an error.
-
-    Raises
-    ------
-    InvalidArgumentError
-        See `fold`.
+    is_oldest: Whether no older rows of these keys exist, and none can come: see `fold`. Retractions
+        are dropped then.
+    rows: See `run_batches`.
+    threads: For decoding a file.
+    held_bytes: Of the rows of all runs that are held at a time, roughly.
+    unfoldable: Gets what says which keys can't be folded; their rows are given as they are. None:
+        such a key is an error.
+    Raises InvalidArgumentError: See `fold`.
     """
     request = reader.request
     key = key_of(request)
@@ -238,12 +213,8 @@ def read_section(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a section that the query selects, as the query wants them.
 
-    Parameters
-    ----------
-    runs
-        Of the section.
-    reader
-        Of a request with a key.
+    runs: Of the section.
+    reader: Of a request with a key.
     """
     request = reader.request
     if picks_rows(key_of(request)):

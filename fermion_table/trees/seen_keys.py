@@ -61,17 +61,10 @@ def pick(keys: Keys, places: np.ndarray) -> Keys:
 def places_of(keys: Keys, wanted: Keys) -> tuple[np.ndarray, np.ndarray]:
     """Where keys stand among sorted ones.
 
-    Parameters
-    ----------
-    keys
-        Ascending; may repeat.
-    wanted
-        Of the same form, in any order.
-
-    Returns
-    -------
-    Places before the first key that is not smaller, and after the last one that is not greater:
-    ``int64``, shape (w,) each.
+    keys: Ascending; may repeat.
+    wanted: Of the same form, in any order.
+    Returns: Places before the first key that is not smaller, and after the last one that is not
+        greater: ``int64``, shape (w,) each.
     """
     return _places(keys, wanted, is_after=False), _places(keys, wanted, is_after=True)
 
@@ -111,10 +104,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 class Packing:
     """How the numbers of several columns become one number that sorts as they do.
 
-    Attributes
-    ----------
-    bounds
-        The least and the greatest number of each column, inclusive.
+    bounds: The least and the greatest number of each column, inclusive.
     """
 
     bounds: tuple[tuple[int, int], ...]
@@ -185,15 +175,8 @@ class SeenKeys:
     def of(self, rows: pa.RecordBatch) -> Columns | pa.Array:
         """The keys of some rows, as the other methods take them.
 
-        Parameters
-        ----------
-        rows
-            With the columns of the key that tell the rows of a tree apart, without nulls there.
-
-        Raises
-        ------
-        InvalidArgumentError
-            A null.
+        rows: With the columns of the key that tell the rows of a tree apart, without nulls there.
+        Raises InvalidArgumentError: A null.
         """
         if not self._are_numbers:
             return self._key.tree_keys(rows)

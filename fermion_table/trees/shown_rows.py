@@ -36,10 +36,7 @@ BYTES_PER_KEY = 32
 def holds_few_keys(runs: Runs, key: PrimaryKey) -> bool:
     """Whether `read_shown` can read a section.
 
-    Parameters
-    ----------
-    key
-        With an engine that picks rows.
+    key: With an engine that picks rows.
     """
     if key.options.sequence_fields or any(split.keys_repeated for run in runs for split in run):
         return False
@@ -52,14 +49,9 @@ def read_shown(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a section that the query selects, as the query wants them.
 
-    Parameters
-    ----------
-    runs
-        Of the section.
-    reader
-        Of a request with a key, with an engine that picks rows; see `holds_few_keys`.
-    threads
-        For decoding a file.
+    runs: Of the section.
+    reader: Of a request with a key, with an engine that picks rows; see `holds_few_keys`.
+    threads: For decoding a file.
     """
     request, files = reader.request, FileAtHand(reader.io)
     key = key_of(request)

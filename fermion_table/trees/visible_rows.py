@@ -82,12 +82,8 @@ def _not_retracted(
 class _RunKeys:
     """The keys of a run, and which rows of its files these are of.
 
-    Parameters
-    ----------
-    run
-        Its files, in the order of keys.
-    reader, key, threads
-        As of `visible_rows`.
+    run: Its files, in the order of keys.
+    reader, key, threads: As of `visible_rows`.
     """
 
     def __init__(

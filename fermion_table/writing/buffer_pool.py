@@ -44,10 +44,7 @@ class BufferOwner(Protocol):
 class Buffer:
     """The rows of one tree that one writer has not written yet; only the pool changes it.
 
-    Attributes
-    ----------
-    owner
-        The writer, which the pool does not keep alive.
+    owner: The writer, which the pool does not keep alive.
     """
 
     owner: weakref.ref[BufferOwner]

@@ -25,10 +25,7 @@ Changes = tuple[pa.RecordBatch, np.ndarray | None]
 class ChangelogWriter:
     """Writes changelog files.
 
-    Parameters
-    ----------
-    owned
-        Whose the files are, to delete after an error.
+    owned: Whose the files are, to delete after an error.
     """
 
     def __init__(
@@ -52,15 +49,8 @@ class ChangelogWriter:
     ) -> list[Entry]:
         """Write changes of a tree.
 
-        Parameters
-        ----------
-        changes
-            In the order of time.
-
-        Returns
-        -------
-        list of Entry
-            Of the files, in the order of time; empty if there are no changes.
+        changes: In the order of time.
+        Returns: Of the files, in the order of time; empty if there are no changes.
         """
         entries: list[Entry] = []
         current: OpenFile | None = None

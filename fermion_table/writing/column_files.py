@@ -44,19 +44,12 @@ def write_column_file(
 ) -> Entry:
     """Write a column file; it is deleted if that fails.
 
-    Parameters
-    ----------
-    columns
-        See `schema_of_columns`.
-    rows, batches
-        All rows of the data file, or all its batches, in its order; their memory is changed by
-        nobody. Positions of rows in their batches are those of the data file, and not stored again.
-    owned
-        Those of the operation, which has the file, too; None: nobody owns it in the end.
-
-    Returns
-    -------
-    The file as if it were a data file by itself.
+    columns: See `schema_of_columns`.
+    rows, batches: All rows of the data file, or all its batches, in its order; their memory is
+        changed by nobody. Positions of rows in their batches are those of the data file, and not
+        stored again.
+    owned: Those of the operation, which has the file, too; None: nobody owns it in the end.
+    Returns: The file as if it were a data file by itself.
     """
     with OwnedFiles(store, owned) as own:
         files = DataFiles(own, columns, WriteSettings(threads=1))
@@ -79,14 +72,9 @@ def placed(
 ) -> Entry:
     """The entry of a data file with a column file beside it.
 
-    Parameters
-    ----------
-    made
-        Of `write_column_file`.
-    schema
-        Of the table from the commit on; columns are matched by name.
-    schemas
-        Those that the files of the entry were written with, by id.
+    made: Of `write_column_file`.
+    schema: Of the table from the commit on; columns are matched by name.
+    schemas: Those that the files of the entry were written with, by id.
     """
     tops = [schema.by_name[field.name] for field in columns.fields]
     ids: dict[int, int] = {}

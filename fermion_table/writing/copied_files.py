@@ -38,10 +38,7 @@ def copied_files(
 ) -> list[Entry]:
     """The entries of copies of files; one without rows and batches makes none.
 
-    Raises
-    ------
-    TypeError, SchemaMismatch, InvalidArgumentError
-        See `Table.add_files`.
+    Raises TypeError, SchemaMismatch, InvalidArgumentError: See `Table.add_files`.
     """
     if has_buckets(schema):
         raise InvalidArgumentError(

@@ -33,10 +33,8 @@ from fermion_table.writing.writer_message import WriteSettings
 class EntryMaker:
     """Makes the entries of files that are written under one schema.
 
-    Parameters
-    ----------
-    statistics_columns
-        Columns whose statistics are kept beyond the usual ones: names or dotted paths.
+    statistics_columns: Columns whose statistics are kept beyond the usual ones: names or dotted
+        paths.
     """
 
     def __init__(self, schema: TableSchema, statistics_columns: Sequence[str] = ()) -> None:
@@ -54,12 +52,8 @@ class EntryMaker:
     ) -> Entry:
         """The entry of a file.
 
-        Parameters
-        ----------
-        info
-            What the file's writer gave back. Columns after those of the schema don't show.
-        path
-            The file, relative to the table.
+        info: What the file's writer gave back. Columns after those of the schema don't show.
+        path: The file, relative to the table.
         """
         fields = self._schema.fields
         present = [ordinal for ordinal in info.columns_with_data if ordinal < len(fields)]
@@ -149,12 +143,9 @@ FIRST_RATIO = 0.4
 class OpenFile:
     """A data file being written.
 
-    Attributes
-    ----------
-    rows, raw_bytes
-        Written so far; bytes are those of Arrow data.
-    waiting_rows, waiting_bytes
-        Those that the file keeps in memory: of the stripe that it has not finished.
+    rows, raw_bytes: Written so far; bytes are those of Arrow data.
+    waiting_rows, waiting_bytes: Those that the file keeps in memory: of the stripe that it has not
+        finished.
     """
 
     writer: fermion.Writer
@@ -169,15 +160,10 @@ class OpenFile:
 class DataFiles:
     """Makes data files.
 
-    Parameters
-    ----------
-    stripe_bytes
-        Of a stripe, where the file options do not say it; None: their default.
+    stripe_bytes: Of a stripe, where the file options do not say it; None: their default.
 
-    Attributes
-    ----------
-    target_bytes
-        Size that a file should have.
+    Attributes:
+    target_bytes: Size that a file should have.
     """
 
     def __init__(
@@ -223,17 +209,11 @@ class DataFiles:
     ) -> OpenFile:
         """Begin a file.
 
-        Parameters
-        ----------
-        bucket
-            Of a table with buckets: goes into the path.
-        hidden
-            A column after those of the schema, which no field of the table stands for.
-        is_changelog, is_columns
-            Whether the rows are changes of a changelog, or columns of the rows of another file:
-            goes into the path.
-        bloom_filters
-            Columns with a Bloom filter per chunk, beside those of the settings.
+        bucket: Of a table with buckets: goes into the path.
+        hidden: A column after those of the schema, which no field of the table stands for.
+        is_changelog, is_columns: Whether the rows are changes of a changelog, or columns of the
+            rows of another file: goes into the path.
+        bloom_filters: Columns with a Bloom filter per chunk, beside those of the settings.
         """
         path = data_path(
             unique_name(),
@@ -274,10 +254,7 @@ class DataFiles:
     def room(self, file: OpenFile, rows: pa.RecordBatch, raw_bytes: int | None = None) -> int:
         """How many rows like these still go into a file; 0 or less: it has its size.
 
-        Parameters
-        ----------
-        raw_bytes
-            Of the rows; None: count them, which looks at every column.
+        raw_bytes: Of the rows; None: count them, which looks at every column.
         """
         size = rows.nbytes if raw_bytes is None else raw_bytes
         row_bytes = max(size / rows.num_rows, 1.0) * self.ratio

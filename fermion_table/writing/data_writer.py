@@ -40,10 +40,7 @@ from fermion_table.writing.writer_message import Origin, WriterMessage, WriteSet
 class WriteBuffer:
     """Collects the rows of partitions, and gives them back sorted.
 
-    Parameters
-    ----------
-    bytes_max
-        Arrow bytes kept; sorting needs as much again.
+    bytes_max: Arrow bytes kept; sorting needs as much again.
     """
 
     def __init__(self, order: RowOrder, bytes_max: int) -> None:
@@ -81,10 +78,7 @@ _SETTINGS = WriteSettings()
 def check_batches(batches: Any) -> Iterator[tuple[Any, Any]]:
     """Pairs of a batch's id and its data.
 
-    Raises
-    ------
-    TypeError
-        No iterable of pairs.
+    Raises TypeError: No iterable of pairs.
     """
     for at, each in enumerate(several(batches, "batches", "pairs of id and data")):
         if not isinstance(each, (tuple, list)) or len(each) != 2:

@@ -58,21 +58,12 @@ def debezium_changes(data: Any, operation: str, schema: TableSchema) -> pa.Recor
     in a struct ``payload``. Or it is flat: the columns of the row beside the operation. Rows
     without any value are tombstones, and left out.
 
-    Parameters
-    ----------
-    data
-        What `record_batch_reader` takes.
-    operation
-        The column of operations: ``c``, ``r``, ``u`` or ``d``.
-    schema
-        Of the table: columns of an envelope that it has (``ts_ms``) become columns of the rows.
+    data: What `record_batch_reader` takes.
+    operation: The column of operations: ``c``, ``r``, ``u`` or ``d``.
+    schema: Of the table: columns of an envelope that it has (``ts_ms``) become columns of the rows.
         What a deletion lacks of its other columns that must not be null is 0, empty or false.
-
-    Raises
-    ------
-    InvalidArgumentError
-        No such column, another operation, or a change without the row that it needs: names the
-        first. Those of rows are raised when they are read.
+    Raises InvalidArgumentError: No such column, another operation, or a change without the row that
+        it needs: names the first. Those of rows are raised when they are read.
     """
     reader = record_batch_reader(data)
     schema_read = _rows(reader.schema.empty_table(), operation, schema, 0).schema

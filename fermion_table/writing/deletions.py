@@ -25,17 +25,11 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
 
     Other columns are null; or 0, empty or false where they must not be null.
 
-    Parameters
-    ----------
-    keys
-        See `key_rows`. Where sequence fields order the rows of a key, their values are given with
+    keys: See `key_rows`. Where sequence fields order the rows of a key, their values are given with
         the keys, in tuples after the key's. They may be null where the column may, which is the
         oldest. So may a sequence of a group: the deletion does not concern this group.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        See `key_rows`; or the merge engine deletes no rows by their keys.
+    Raises TypeError, InvalidArgumentError: See `key_rows`; or the merge engine deletes no rows by
+        their keys.
     """
     key.engine.check_deletes_by_key(key.options)
     arrow = schema.to_arrow()
@@ -59,10 +53,7 @@ def without_nulls(
 ) -> pa.RecordBatch:
     """Rows whose deletions hold nulls in columns that became NOT NULL after them, without these.
 
-    Parameters
-    ----------
-    kinds
-        Of the rows: ``int8``, shape (n,).
+    kinds: Of the rows: ``int8``, shape (n,).
     """
     columns, count = list(rows.columns), rows.num_rows
     for place in required_places(schema.fields):

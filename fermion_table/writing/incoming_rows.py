@@ -37,12 +37,8 @@ from fermion_table.schema.transforms import TransformKind, plain, text_of, trans
 class Partition:
     """One partition.
 
-    Attributes
-    ----------
-    values
-        One a partition field, as JSON values: what `Entry.partition` holds.
-    segments
-        Name and text of each, None for null: what `paths.data_path` takes.
+    values: One a partition field, as JSON values: what `Entry.partition` holds.
+    segments: Name and text of each, None for null: what `paths.data_path` takes.
     """
 
     values: tuple[Any, ...] = ()
@@ -158,15 +154,8 @@ def partition_text(scalar: pa.Scalar) -> str | None:
 def with_options(data: Any, location: Any, storage_options: dict[str, Any] | None) -> Any:
     """Files on the storage of a table as their rows, read with its options; or the data.
 
-    Parameters
-    ----------
-    location
-        The table's. Files of other protocols are read without its options.
-
-    Raises
-    ------
-    InvalidArgumentError, StorageError
-        As `fermion.engine.InputFiles`.
+    location: The table's. Files of other protocols are read without its options.
+    Raises InvalidArgumentError, StorageError: As `fermion.engine.InputFiles`.
     """
     if not storage_options or not isinstance(data, str) or "://" not in data:
         return data
@@ -177,10 +166,7 @@ def with_options(data: Any, location: Any, storage_options: dict[str, Any] | Non
 class IncomingRows:
     """Makes a table's rows of data.
 
-    Parameters
-    ----------
-    fills_defaults
-        Whether columns that the data lacks get their write default, not null.
+    fills_defaults: Whether columns that the data lacks get their write default, not null.
     """
 
     def __init__(self, schema: TableSchema, *, fills_defaults: bool = True) -> None:
@@ -193,12 +179,8 @@ class IncomingRows:
     def reader(self, data: Any) -> pa.RecordBatchReader:
         """The data as record batches, of which there may be none; their schema is checked first.
 
-        Raises
-        ------
-        InvalidArgumentError
-            No Arrow data.
-        SchemaMismatch
-            It does not fit the table's schema, field by field.
+        Raises InvalidArgumentError: No Arrow data.
+        Raises SchemaMismatch: It does not fit the table's schema, field by field.
         """
         reader = record_batch_reader(data, schema=self._schema_for(data, self.arrow))
         self._take_schema(reader.schema)
@@ -207,10 +189,7 @@ class IncomingRows:
     def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of the data as rows of the table; its schema may lack the table's metadata.
 
-        Raises
-        ------
-        SchemaMismatch
-            A value does not fit its column, or is null and must not be.
+        Raises SchemaMismatch: A value does not fit its column, or is null and must not be.
         """
         plan = self._take_schema(batch.schema)
         converted = batch if plan is None else convert_batch(plan, batch, self.arrow)
@@ -225,19 +204,11 @@ class IncomingRows:
     ) -> Iterator[tuple[pa.RecordBatch, np.ndarray | None]]:
         """The data as rows of the table with their kinds: ``int8``, shape (n,), or None.
 
-        Parameters
-        ----------
-        change_type
-            The column of the data that names the kinds; it is not part of the rows. None: all
-            rows are insertions.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The table has a column of that name, the data has none, or several; or it holds
-            something else.
-        SchemaMismatch
-            See `reader` and `convert`.
+        change_type: The column of the data that names the kinds; it is not part of the rows. None:
+            all rows are insertions.
+        Raises InvalidArgumentError: The table has a column of that name, the data has none, or
+            several; or it holds something else.
+        Raises SchemaMismatch: See `reader` and `convert`.
         """
         if change_type is None:
             for batch in watched(self.reader(data), "writing rows", data):

@@ -245,12 +245,8 @@ class KeyWriter:
 class _Runs:
     """Writes the rows of buffers as sorted runs, of each tree one after the other.
 
-    Parameters
-    ----------
-    bucket_counts
-        See `KeyWriter`.
-    changes
-        Writes the rows as they came; None: nothing does.
+    bucket_counts: See `KeyWriter`.
+    changes: Writes the rows as they came; None: nothing does.
     """
 
     def __init__(

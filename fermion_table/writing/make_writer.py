@@ -32,12 +32,8 @@ def make_writer(
 ) -> TableWriter:
     """Make the writer of a table.
 
-    Parameters
-    ----------
-    store, schema, settings, table_uuid, base_id, branch, owned
-        See `DataWriter`.
-    bucket_counts
-        See `KeyWriter`.
+    store, schema, settings, table_uuid, base_id, branch, owned: See `DataWriter`.
+    bucket_counts: See `KeyWriter`.
     """
     kind: Callable[..., TableWriter] = KeyWriter if has_buckets(schema) else DataWriter
     if has_buckets(schema) and bucket_counts:

@@ -24,24 +24,13 @@ def sorted_run(
 ) -> tuple[bool, Iterator[RunBatch]]:
     """One sorted run of rows.
 
-    Parameters
-    ----------
-    batches
-        All columns of the table, those with retractions a column of kinds at their end; in the
+    batches: All columns of the table, those with retractions a column of kinds at their end; in the
         order of time.
-
-    Returns
-    -------
-    Whether retractions are among the rows of the run, and what `TreeWriter.write_run` takes. Rows
-    that are in the order of their keys already, one of each, are views where the merge engine
-    leaves single rows as they are.
-
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        The batches do not fit into one.
-    InvalidArgumentError
-        See `fold`.
+    Returns: Whether retractions are among the rows of the run, and what `TreeWriter.write_run`
+        takes. Rows that are in the order of their keys already, one of each, are views where the
+        merge engine leaves single rows as they are.
+    Raises pyarrow.ArrowInvalid: The batches do not fit into one.
+    Raises InvalidArgumentError: See `fold`.
     """
     parts = [split_kinds(batch) for batch in batches]
     if key.engine.picks:

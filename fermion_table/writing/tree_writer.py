@@ -63,10 +63,7 @@ class _RunFile:
 class TreeWriter:
     """Writes sorted runs.
 
-    Parameters
-    ----------
-    owned
-        Whose the files are, to delete after an error.
+    owned: Whose the files are, to delete after an error.
     """
 
     def __init__(
@@ -98,29 +95,15 @@ class TreeWriter:
     ) -> list[Entry]:
         """Write one sorted run, or a part of one.
 
-        Parameters
-        ----------
-        batches
-            The rows, all of the table's columns, each batch and all of them sorted by key; rows
-            of one key from the oldest to the newest. Kinds are ``int8``, shape (n,); None: no
+        batches: The rows, all of the table's columns, each batch and all of them sorted by key;
+            rows of one key from the oldest to the newest. Kinds are ``int8``, shape (n,); None: no
             retraction is among the rows.
-        has_kinds
-            Whether the files get a column of kinds: needed where rows are retractions.
-        source
-            What the entries say wrote the files; None: that of the settings.
-        total_buckets
-            The number of buckets of the partition; None: as the table's settings say.
-
-        Returns
-        -------
-        list of Entry
-            Of the files, in the order of keys; empty if there are no rows.
-
-        Raises
-        ------
-        InvalidArgumentError
-            Rows that are not sorted, columns that are not the table's, or retractions without a
-            column of kinds. The owner deletes the files that were begun.
+        has_kinds: Whether the files get a column of kinds: needed where rows are retractions.
+        source: What the entries say wrote the files; None: that of the settings.
+        total_buckets: The number of buckets of the partition; None: as the table's settings say.
+        Returns: Of the files, in the order of keys; empty if there are no rows.
+        Raises InvalidArgumentError: Rows that are not sorted, columns that are not the table's, or
+            retractions without a column of kinds. The owner deletes the files that were begun.
         """
         bucket = integer(bucket, "bucket", minimum=0)
         level = integer(level, "level", minimum=0)
@@ -228,10 +211,7 @@ class TreeWriter:
 def _first_of_keys(keys: pa.Array, last: Any) -> np.ndarray:
     """Whether each row is the first of its key: ``bool``, shape (n,).
 
-    Parameters
-    ----------
-    last
-        The key of the row before; None: there is none.
+    last: The key of the row before; None: there is none.
     """
     is_first = np.ones(len(keys), bool)
     first = keys[0].as_py()

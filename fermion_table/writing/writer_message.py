@@ -104,10 +104,7 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class Origin:
     """What the messages of a writer say beside its files.
 
-    Attributes
-    ----------
-    table_uuid, base_id, branch
-        See `WriterMessage`.
+    table_uuid, base_id, branch: See `WriterMessage`.
     """
 
     schema: TableSchema
@@ -150,17 +147,9 @@ def aborted() -> InvalidArgumentError:
 def check_same_schema(message: WriterMessage, schema: TableSchema, branch: str, where: str) -> None:
     """Refuse files whose schema is another branch's, and has the id of one of this branch.
 
-    Parameters
-    ----------
-    schema
-        Of the message's schema id, on the branch that takes the files.
-    branch, where
-        That branch, and the table's location.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Their columns would be read as others.
+    schema: Of the message's schema id, on the branch that takes the files.
+    branch, where: That branch, and the table's location.
+    Raises InvalidArgumentError: Their columns would be read as others.
     """
     if message.branch == branch == MAIN:  # its history is one line: ids are unique
         return

@@ -28,12 +28,8 @@ DESCRIPTION = "comment"
 class CatalogRequest(Request, kw_only=True):
     """A request of a catalog.
 
-    Attributes
-    ----------
-    warehouse
-        Its directory or URL.
-    storage_options
-        For fsspec.
+    warehouse: Its directory or URL.
+    storage_options: For fsspec.
     """
 
     warehouse: str
@@ -108,10 +104,7 @@ class NamedRequest(CatalogRequest, kw_only=True):
 class GetTable(NamedRequest, tag="get_table", kw_only=True):
     """What a table is, now or at a time.
 
-    Attributes
-    ----------
-    timestamp_ms
-        In milliseconds since 1970 UTC; None: now.
+    timestamp_ms: In milliseconds since 1970 UTC; None: now.
     """
 
     timestamp_ms: int | None = None
@@ -131,13 +124,9 @@ class GetTable(NamedRequest, tag="get_table", kw_only=True):
 class CreateTable(NamedRequest, tag="create_table", kw_only=True):
     """Make an empty table.
 
-    Attributes
-    ----------
-    columns
-        Names, types as Flink writes them, comments.
-    primary_key, partition_by, properties
-        As of `Table.create`; properties may have `PARTITION_OPTION` and `SORT_OPTION`, and
-        ``path``, which a table that this one is LIKE has.
+    columns: Names, types as Flink writes them, comments.
+    primary_key, partition_by, properties: As of `Table.create`; properties may have
+        `PARTITION_OPTION` and `SORT_OPTION`, and ``path``, which a table that this one is LIKE has.
     """
 
     columns: list[tuple[str, str, str]]

@@ -26,18 +26,12 @@ class NotTheSame(Exception):
 class Node(msgspec.Struct, forbid_unknown_fields=True):
     """A call, a column or a literal of Flink.
 
-    Attributes
-    ----------
-    op
-        ``and``, ``or``, ``not``, a comparison, ``is_null``, ``is_not_null``, ``in``,
+    op: ``and``, ``or``, ``not``, a comparison, ``is_null``, ``is_not_null``, ``in``,
         ``starts_with``, ``column``, ``literal``, or any other name, which is not known.
-    args
-        Of a call.
-    column
-        Name of a column.
-    value, kind
-        Text of a literal, and what it is: ``integer``, ``decimal``, ``double``, ``boolean``,
-        ``text``, ``date``, ``timestamp`` or ``instant``; null has no text.
+    args: Of a call.
+    column: Name of a column.
+    value, kind: Text of a literal, and what it is: ``integer``, ``decimal``, ``double``,
+        ``boolean``, ``text``, ``date``, ``timestamp`` or ``instant``; null has no text.
     """
 
     op: str
@@ -61,15 +55,8 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def flink_filter(node: Node, schema: pa.Schema) -> Expression:
     """The filter that selects the rows that a predicate selects.
 
-    Parameters
-    ----------
-    schema
-        Of the table.
-
-    Raises
-    ------
-    NotTheSame
-        It has no counterpart.
+    schema: Of the table.
+    Raises NotTheSame: It has no counterpart.
     """
     if node.op in ("and", "or"):
         first, *others = (flink_filter(each, schema) for each in node.args)

@@ -29,12 +29,8 @@ KIND = "_row_kind"
 class Begin(Plan, tag="begin", kw_only=True):
     """Where a stream begins: the splits of its first snapshot, and which one that is.
 
-    Attributes
-    ----------
-    mode
-        ``latest-full``: with the rows of the snapshot; else with the changes after it.
-    consumer
-        A consumer that goes on where it is, whatever the mode; a new one is recorded.
+    mode: ``latest-full``: with the rows of the snapshot; else with the changes after it.
+    consumer: A consumer that goes on where it is, whatever the mode; a new one is recorded.
     """
 
     mode: Literal["latest-full", "latest", "from-snapshot"] = "latest-full"
@@ -63,10 +59,7 @@ class Begin(Plan, tag="begin", kw_only=True):
 class RecordConsumer(TableRequest, tag="record_consumer", kw_only=True):
     """Say how far a consumer has come.
 
-    Attributes
-    ----------
-    consumer, snapshot
-        Of this name; it has read up to this snapshot.
+    consumer, snapshot: Of this name; it has read up to this snapshot.
     """
 
     consumer: str
@@ -81,10 +74,7 @@ class RecordConsumer(TableRequest, tag="record_consumer", kw_only=True):
 class ChangesRequest(ScanRequest, kw_only=True):
     """A request about the changes after a snapshot.
 
-    Attributes
-    ----------
-    start
-        The snapshot, exclusive.
+    start: The snapshot, exclusive.
     """
 
     start: int
@@ -119,14 +109,9 @@ class PlanChanges(ChangesRequest, tag="plan_changes", kw_only=True):
 class ReadChanges(ChangesRequest, tag="read_changes", kw_only=True):
     """The changes of some places, each row with its kind in another column, the last one.
 
-    Attributes
-    ----------
-    end, places
-        As `PlanChanges` has answered.
-    deletes
-        What becomes of rows that an append table has lost: ``fail``, ``ignore`` or ``emit``.
-    skip
-        Rows that were emitted before.
+    end, places: As `PlanChanges` has answered.
+    deletes: What becomes of rows that an append table has lost: ``fail``, ``ignore`` or ``emit``.
+    skip: Rows that were emitted before.
     """
 
     end: int
@@ -172,10 +157,7 @@ class ReadChanges(ChangesRequest, tag="read_changes", kw_only=True):
     def _kinds(self, batch: pa.RecordBatch) -> pa.Array:
         """The kinds as Flink numbers them.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Rows were deleted, and the stream can't tell of that.
+        Raises InvalidArgumentError: Rows were deleted, and the stream can't tell of that.
         """
         names = batch.column(CHANGE_FIELDS[0].name)
         if self.deletes == "fail" and pc.any(pc.not_equal(names, "insert")).as_py():

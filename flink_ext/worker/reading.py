@@ -25,12 +25,8 @@ BATCH_ROWS, BATCH_BYTES = 32_768, 8 * 1024 * 1024
 class Version(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Which snapshot is read: at most one of these, or the latest.
 
-    Attributes
-    ----------
-    snapshot_id, tag
-        As of `Table.scan`.
-    timestamp
-        ISO text, or milliseconds since 1970 UTC.
+    snapshot_id, tag: As of `Table.scan`.
+    timestamp: ISO text, or milliseconds since 1970 UTC.
     """
 
     snapshot_id: int | None = None
@@ -57,16 +53,10 @@ class Aggregate(msgspec.Struct, forbid_unknown_fields=True):
 class ScanRequest(TableRequest, kw_only=True):
     """What a source reads.
 
-    Attributes
-    ----------
-    columns
-        Those of the result.
-    filters
-        All of which select a row; each is exact.
-    limit
-        Rows that are needed at most.
-    aggregates
-        What the columns of the one row of the result are instead; empty: nothing.
+    columns: Those of the result.
+    filters: All of which select a row; each is exact.
+    limit: Rows that are needed at most.
+    aggregates: What the columns of the one row of the result are instead; empty: nothing.
     """
 
     columns: Columns
@@ -113,12 +103,8 @@ class Filters(TableRequest, tag="filters", kw_only=True):
 class Plan(ScanRequest, tag="plan", kw_only=True):
     """The splits of a scan of one snapshot.
 
-    Attributes
-    ----------
-    version
-        Which one.
-    tasks_min
-        How many readers share the work.
+    version: Which one.
+    tasks_min: How many readers share the work.
     """
 
     version: Version = Version()
@@ -139,10 +125,7 @@ class Plan(ScanRequest, tag="plan", kw_only=True):
 class Aggregates(ScanRequest, tag="aggregates", kw_only=True):
     """Whether metadata answer the aggregates of a scan.
 
-    Attributes
-    ----------
-    version
-        As of `Plan`.
+    version: As of `Plan`.
     """
 
     version: Version = Version()
@@ -161,12 +144,8 @@ class Aggregates(ScanRequest, tag="aggregates", kw_only=True):
 class Read(ScanRequest, tag="read", kw_only=True):
     """The rows of a split.
 
-    Attributes
-    ----------
-    snapshot, schema, split
-        As `Plan` has answered.
-    skip
-        Rows that were emitted before.
+    snapshot, schema, split: As `Plan` has answered.
+    skip: Rows that were emitted before.
     """
 
     snapshot: int
@@ -241,9 +220,7 @@ def aggregated(scan: Scan, functions: Sequence[Aggregate]) -> list[pa.Scalar] | 
 def row_of(values: Sequence[pa.Scalar], target: pa.Schema) -> pa.RecordBatch:
     """One row of some values, as it goes to Flink.
 
-    Raises
-    ------
-    UnsupportedByFlink
+    Raises UnsupportedByFlink.
     """
     arrays = [pa.array([value.as_py()], value.type) for value in values]
     row = pa.RecordBatch.from_arrays(arrays, names=target.names)

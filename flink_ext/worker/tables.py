@@ -25,14 +25,9 @@ PARTITION_OPTION, SORT_OPTION = "partition_by", "sort_by"
 class Worker(AbstractContextManager["Worker"]):
     """What the requests of one task share.
 
-    Attributes
-    ----------
-    scans
-        The last scan, by what it was asked for: the splits of a scan come one after the other.
-    changes
-        The same of changes, with their splits by place.
-    sink
-        What rows are written to; None: nothing was opened.
+    scans: The last scan, by what it was asked for: the splits of a scan come one after the other.
+    changes: The same of changes, with their splits by place.
+    sink: What rows are written to; None: nothing was opened.
     """
 
     def __init__(self) -> None:
@@ -52,14 +47,9 @@ class Worker(AbstractContextManager["Worker"]):
 class TableRequest(Request, kw_only=True):
     """A request about a table.
 
-    Attributes
-    ----------
-    path
-        Where it lies: a local path or a URL.
-    storage_options
-        For fsspec.
-    branch
-        Which branch is read or written.
+    path: Where it lies: a local path or a URL.
+    storage_options: For fsspec.
+    branch: Which branch is read or written.
     """
 
     path: str
@@ -90,10 +80,7 @@ def described(table: Table) -> dict[str, Any]:
     ``columns`` are names, types of Flink and comments. A partition by a function of a column is in
     the properties, as is the sort order: Flink has neither.
 
-    Raises
-    ------
-    UnsupportedByFlink
-        Flink has no type for a column.
+    Raises UnsupportedByFlink: Flink has no type for a column.
     """
     schema = table.schema
     properties = dict(table.properties)
@@ -121,9 +108,7 @@ def described(table: Table) -> dict[str, Any]:
 def travelling(columns: Columns) -> pa.Schema:
     """The schema in which rows of some columns go to Flink, and come from it.
 
-    Raises
-    ------
-    UnsupportedByFlink
+    Raises UnsupportedByFlink.
     """
     return pa.schema([arrow_field(name, text).with_nullable(True) for name, text in columns])
 

@@ -23,11 +23,8 @@ KINDS = pa.array(["+I", "-U", "+U", "-D"])
 class Overwrite(msgspec.Struct, forbid_unknown_fields=True):
     """Which rows INSERT OVERWRITE replaces.
 
-    Attributes
-    ----------
-    partition
-        Values of the PARTITION clause, as text. Without all of them the partitions are replaced
-        that the new rows fall into; of a table without partitions all rows are.
+    partition: Values of the PARTITION clause, as text. Without all of them the partitions are
+        replaced that the new rows fall into; of a table without partitions all rows are.
     """
 
     partition: dict[str, str] = msgspec.field(default_factory=dict)
@@ -47,16 +44,10 @@ class Overwrite(msgspec.Struct, forbid_unknown_fields=True):
 class Sink:
     """Writes rows of one task; a new writer for each checkpoint in which there are any.
 
-    Parameters
-    ----------
-    table
-        At its latest snapshot.
-    columns
-        Of the rows.
-    kinds
-        The column with the kinds of rows, as numbers; None: all are insertions.
-    overwrite
-        What the rows replace; None: nothing.
+    table: At its latest snapshot.
+    columns: Of the rows.
+    kinds: The column with the kinds of rows, as numbers; None: all are insertions.
+    overwrite: What the rows replace; None: nothing.
     """
 
     def __init__(
@@ -115,10 +106,7 @@ class Sink:
 class OpenSink(TableRequest, tag="open_sink", kw_only=True):
     """Begin to write.
 
-    Attributes
-    ----------
-    columns, kinds, overwrite
-        See `Sink`.
+    columns, kinds, overwrite: See `Sink`.
     """
 
     columns: Columns
@@ -181,14 +169,9 @@ class CheckUser(TableRequest, tag="check_user", kw_only=True):
 class Commit(TableRequest, tag="commit", kw_only=True):
     """Publish the files of a checkpoint, once however often it is asked for.
 
-    Attributes
-    ----------
-    user, identifier
-        The identity of the commit: who, and the number of the checkpoint.
-    messages
-        Of all writers.
-    overwrite
-        As of `OpenSink`.
+    user, identifier: The identity of the commit: who, and the number of the checkpoint.
+    messages: Of all writers.
+    overwrite: As of `OpenSink`.
     """
 
     user: str

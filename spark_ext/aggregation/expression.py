@@ -32,21 +32,14 @@ _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 class Expression:
     """An expression. Picklable.
 
-    Attributes
-    ----------
-    operation
-        `COLUMN`, `LITERAL`, or a name of `OPERATIONS`.
-    type
-        Of the result, in Spark.
-    children
-        The operands.
-    value
-        The path of a column; the value of a literal, unscaled if it is a decimal; the part of a
+    operation: `COLUMN`, `LITERAL`, or a name of `OPERATIONS`.
+    type: Of the result, in Spark.
+    children: The operands.
+    value: The path of a column; the value of a literal, unscaled if it is a decimal; the part of a
         date that is extracted.
-    bounds
-        The least and the greatest possible result of an integer or (unscaled) decimal, inclusive.
-    may_fail
-        Whether results may be outside of the bounds, which is an error.
+    bounds: The least and the greatest possible result of an integer or (unscaled) decimal,
+        inclusive.
+    may_fail: Whether results may be outside of the bounds, which is an error.
     """
 
     operation: str
@@ -91,10 +84,8 @@ class Evaluator:
     def array(self, expression: Expression) -> pa.Array:
         """The results, one for each row.
 
-        Raises
-        ------
-        pyarrow.ArrowInvalid
-            An integer or decimal does not fit into 64 bits (unless `is_wide`).
+        Raises pyarrow.ArrowInvalid: An integer or decimal does not fit into 64 bits (unless
+            `is_wide`).
         """
         values = self.values(expression)
         if isinstance(values, pa.Scalar):
@@ -182,10 +173,7 @@ ARROW_TYPES: dict[type[st.DataType], pa.DataType] = {
 def unscaled(values: pa.Array) -> pa.Array:
     """Decimals (128 bits) as 64-bit integers, without their decimal point.
 
-    Raises
-    ------
-    pyarrow.ArrowInvalid
-        One does not fit.
+    Raises pyarrow.ArrowInvalid: One does not fit.
     """
     words = _words(values, 2)
     low, high = words[0::2], words[1::2]

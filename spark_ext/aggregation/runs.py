@@ -18,14 +18,9 @@ def joined_runs(
 ) -> pa.RecordBatch:
     """One row for each run of equal keys; the same batch where that would not pay.
 
-    Parameters
-    ----------
-    rows
-        Keys, then states. Only integers without nulls are joined.
-    keys
-        Their names; without keys all rows are one run.
-    states
-        Names and kinds: ``sum``, ``min`` or ``max``. No sum may be too large for 64 bits.
+    rows: Keys, then states. Only integers without nulls are joined.
+    keys: Their names; without keys all rows are one run.
+    states: Names and kinds: ``sum``, ``min`` or ``max``. No sum may be too large for 64 bits.
     """
     if not rows.num_rows or not all(_is_plain(column) for column in rows.columns):
         return rows

@@ -26,14 +26,10 @@ JOINED_BYTES = 16 * 1024 * 1024
 class AggregateTask:
     """Reads splits and aggregates their rows. Picklable.
 
-    Attributes
-    ----------
-    reader, schema
-        Of the columns of the expressions, and these columns as Spark takes them.
-    grouping, results
-        What is computed, and the schema of the results.
-    is_whole
-        Whether this task gets all rows, and returns the result of the query, not partial ones.
+    reader, schema: Of the columns of the expressions, and these columns as Spark takes them.
+    grouping, results: What is computed, and the schema of the results.
+    is_whole: Whether this task gets all rows, and returns the result of the query, not partial
+        ones.
     """
 
     reader: SplitReader

@@ -27,12 +27,9 @@ RESERVED = {
 def alter(table: Table, changes: Iterable[Any], *, case_sensitive: bool) -> None:
     """Apply changes, each a ``TableChange`` of Spark's catalog, as one snapshot.
 
-    Raises
-    ------
-    InvalidArgumentError
-        A change that tables do not support.
-    fermion_table.SchemaMismatch, fermion.errors.ColumnNotFoundError
-        As `fermion_table.Table.update_schema`.
+    Raises InvalidArgumentError: A change that tables do not support.
+    Raises fermion_table.SchemaMismatch, fermion.errors.ColumnNotFoundError: As
+        `fermion_table.Table.update_schema`.
     """
     listed = list(changes)
     with table.update_schema() as update:

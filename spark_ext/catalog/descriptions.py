@@ -64,9 +64,7 @@ class Description:
     def definition(self, mode: str) -> StagedDefinition:
         """The table to be staged.
 
-        Raises
-        ------
-        UnsupportedBySpark
+        Raises UnsupportedBySpark.
         """
         partition_by, primary_key, sort_by = self._layout()
         return StagedDefinition(
@@ -81,10 +79,7 @@ class Description:
     def check_same(self, jvm: Jvm, table: Table, name: str) -> None:
         """Check that a table that exists is the one described; without columns any table is.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Says what differs.
+        Raises InvalidArgumentError: Says what differs.
         """
         schema = table.schema
         columns = spark_schema(schema.to_arrow(field_ids=False), where=name)

@@ -53,15 +53,8 @@ class MayOverflow(NotTheSame):
 def evaluated(node: Node, bounds_of: BoundsOf) -> Expression:
     """The counterpart of an expression.
 
-    Parameters
-    ----------
-    bounds_of
-        Called only if without the bounds of columns a result may be too large for its type.
-
-    Raises
-    ------
-    NotTheSame
-        A part has no exact counterpart.
+    bounds_of: Called only if without the bounds of columns a result may be too large for its type.
+    Raises NotTheSame: A part has no exact counterpart.
     """
     try:
         return typed(node, None)

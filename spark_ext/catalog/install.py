@@ -116,10 +116,7 @@ def _listen(gateway: Any) -> None:
 def _try_out(spark: SparkSession, jvm: Jvm) -> None:
     """Run queries with known results that need all interfaces of planning.
 
-    Raises
-    ------
-    RuntimeError
-        A result is wrong.
+    Raises RuntimeError: A result is wrong.
     """
     name = "fermion_trial"
     with tempfile.TemporaryDirectory() as directory:

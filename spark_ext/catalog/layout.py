@@ -38,10 +38,7 @@ def transforms_of(jvm: Jvm, schema: TableSchema) -> Any:
 def names_in(text: str, key: str, columns: Sequence[str], *, case_sensitive: bool) -> list[str]:
     """The columns that a property lists: with commas between, or as a JSON list; as in a schema.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It begins like a JSON list, but is not one.
+    Raises InvalidArgumentError: It begins like a JSON list, but is not one.
     """
     return list(map(spelling_of(columns, case_sensitive), parse_columns(text, key)))
 

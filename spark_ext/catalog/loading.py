@@ -60,10 +60,8 @@ def options_asked(how: Sequence[Any]) -> dict[str, str]:
 def check_loaded(name: str, options: Any) -> None:
     """Refuse options with which this Spark should have loaded a table, and has not.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        One of them chooses a version, a branch or changes: another one would be read or written.
+    Raises UnsupportedBySpark: One of them chooses a version, a branch or changes: another one would
+        be read or written.
     """
     given = () if SPARK.has(OPTIONS_OF_TABLES) else texts(options.asCaseSensitiveMap())
     for option in given:

@@ -15,10 +15,7 @@ from spark_ext.types import exchange_schema, spark_schema
 class LocalRows(Callback):
     """An Arrow table as Spark's ``LocalScan``, its own builder; Spark converts the rows itself.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        Spark has no type for a column.
+    Raises UnsupportedBySpark: Spark has no type for a column.
     """
 
     Java = interfaces(

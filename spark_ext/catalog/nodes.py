@@ -37,17 +37,11 @@ class NotTheSame(Exception):
 class Node:
     """A node of one of Spark's expressions.
 
-    Attributes
-    ----------
-    operation
-        `COLUMN`, `LITERAL`, `CAST`, `EXTRACT`, or Spark's name.
-    children
-        The operands.
-    value
-        The path of a column, the value of a literal, or the part of a date that is extracted.
-    type
-        Arrow's of a column; Spark's, of the JVM, of a literal and a cast. None of the literals TRUE
-        and FALSE.
+    operation: `COLUMN`, `LITERAL`, `CAST`, `EXTRACT`, or Spark's name.
+    children: The operands.
+    value: The path of a column, the value of a literal, or the part of a date that is extracted.
+    type: Arrow's of a column; Spark's, of the JVM, of a literal and a cast. None of the literals
+        TRUE and FALSE.
     """
 
     operation: str
@@ -59,10 +53,7 @@ class Node:
     def column(self) -> tuple[tuple[str, ...], pa.DataType]:
         """The path of a column, and the type of its values.
 
-        Raises
-        ------
-        NotTheSame
-            It is an expression, or Spark sees other values than are stored.
+        Raises NotTheSame: It is an expression, or Spark sees other values than are stored.
         """
         path, dtype = self.stored_column
         if pat.is_date64(dtype) or (pat.is_temporal(dtype) and getattr(dtype, "unit", "") == "ns"):
@@ -80,10 +71,7 @@ class Node:
     def literal(self) -> Any:
         """The value of a literal.
 
-        Raises
-        ------
-        NotTheSame
-            It is none.
+        Raises NotTheSame: It is none.
         """
         if self.operation != LITERAL:
             raise NotTheSame(f"{self.operation} where a literal is needed")
@@ -103,10 +91,7 @@ class Function:
 def read_expression(node: Any, schema: pa.Schema) -> Node:
     """Read one of Spark's ``connector.expressions.Expression`` over the columns of a table.
 
-    Raises
-    ------
-    NotTheSame
-        It has a part that has no counterpart.
+    Raises NotTheSame: It has a part that has no counterpart.
     """
     kind = kind_of(node)
     if kind == "FieldReference":
@@ -130,10 +115,7 @@ def read_expression(node: Any, schema: pa.Schema) -> Node:
 def read_function(function: Any, schema: pa.Schema) -> Function:
     """Read one of Spark's ``AggregateFunc`` of one operand, or ``count(*)``.
 
-    Raises
-    ------
-    NotTheSame
-        It is another one, or its operand has no counterpart.
+    Raises NotTheSame: It is another one, or its operand has no counterpart.
     """
     kind, text = kind_of(function), function.toString()
     if kind == COUNT_ALL:

@@ -23,10 +23,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def predicate_filter(node: Node) -> Expression:
     """The filter that selects the rows that a predicate selects.
 
-    Raises
-    ------
-    NotTheSame
-        It has no counterpart.
+    Raises NotTheSame: It has no counterpart.
     """
     name, children = node.operation, node.children
     if name in ("AND", "OR"):

@@ -273,10 +273,7 @@ PROCEDURES: dict[str, ProcedureDefinition] = {
 def value_of(parameter: Parameter, row: Any, place: int) -> Any:
     """The Python value of an argument in Spark's row.
 
-    Raises
-    ------
-    InvalidArgumentError
-        NULL for an argument that is required.
+    Raises InvalidArgumentError: NULL for an argument that is required.
     """
     if row.isNullAt(place):
         if parameter.default != NULL:

@@ -37,17 +37,11 @@ _REFERENCE = "connector.expressions.NamedReference"
 class RowLevelOperation(Callback):
     """One statement, its own builder: how it reads the table, and how it writes to it.
 
-    Parameters
-    ----------
-    table, schema
-        The table at the snapshot that Spark plans with, and Spark's schema: the JVM's.
-    info
-        Spark's: command and options.
+    table, schema: The table at the snapshot that Spark plans with, and Spark's schema: the JVM's.
+    info: Spark's: command and options.
 
-    Attributes
-    ----------
-    action, scans
-        The command in lower case, and what Spark reads of the table for it.
+    Attributes:
+    action, scans: The command in lower case, and what Spark reads of the table for it.
     """
 
     Java = interfaces(
@@ -124,10 +118,7 @@ class RowLevelOperation(Callback):
 def commit_metadata(table: Table, options: Mapping[str, str]) -> CommitMetadata:
     """The identity that the options of a statement give its commit.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It is half of one.
+    Raises InvalidArgumentError: It is half of one.
     """
     given = parse_options({**options, "path": table.location})
     return CommitMetadata(commit_user=given.commit_user, commit_identifier=given.commit_identifier)
@@ -184,10 +175,7 @@ class RowLevelWriteBuilder(Callback):
     def build(self) -> Any:
         """The write.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            Statements that change rows do not work with this Spark.
+        Raises UnsupportedBySpark: Statements that change rows do not work with this Spark.
         """
         reason = self._jvm.row_level_refusal
         if reason is not None:

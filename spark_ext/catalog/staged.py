@@ -109,10 +109,8 @@ class StagedWriteBuilder(WriteBuilder):
     def build(self) -> Any:
         """Spark's own write of a Python data source.
 
-        Raises
-        ------
-        InvalidArgumentError
-            An option that has no meaning when a table is created or replaced.
+        Raises InvalidArgumentError: An option that has no meaning when a table is created or
+            replaced.
         """
         given = known_options(texts(self._info.options().asCaseSensitiveMap()), Use.CATALOG_CREATE)
         options = {

@@ -95,16 +95,11 @@ class VirtualColumn(Callback):
 class CatalogTable(DescribedTable):
     """A table at one of its snapshots.
 
-    Parameters
-    ----------
-    schemas
-        The JVM's schemas that the catalog keeps, with their columns, by the file of a schema
+    schemas: The JVM's schemas that the catalog keeps, with their columns, by the file of a schema
         version, which never changes: to hand over a schema of 10,000 columns takes a quarter of a
         second.
-    is_registered
-        Whether the table lies outside the warehouse.
-    change_type
-        The column of change types, after those of the table, that rows to be written have.
+    is_registered: Whether the table lies outside the warehouse.
+    change_type: The column of change types, after those of the table, that rows to be written have.
     """
 
     Java = interfaces(

@@ -29,10 +29,7 @@ _EXECUTION_ID = "spark.sql.execution.id"
 def check_takeover(jvm: Jvm) -> None:
     """Check that Spark's plans have what is replaced in them.
 
-    Raises
-    ------
-    py4j.protocol.Py4JJavaError
-        A class or a field is not there, or can't be reached.
+    Raises py4j.protocol.Py4JJavaError: A class or a field is not there, or can't be reached.
     """
     for name in ("query", "writingTask"):
         _field(jvm, jvm.type("java.lang.Class").forName(NODE), name)
@@ -42,10 +39,7 @@ def check_takeover(jvm: Jvm) -> None:
 def written_node(jvm: Jvm, write: Callback) -> Any:
     """The node of the running statement's plan that writes with `write`.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        There is none.
+    Raises UnsupportedBySpark: There is none.
     """
     number = jvm.context.getLocalProperty(_EXECUTION_ID)
     execution = None
@@ -91,10 +85,8 @@ class ChangeQuery:
     def frame(self, names: Mapping[str, int]) -> DataFrame:
         """Its rows, given the names of the columns with their places.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            A column of the table has the name that Spark gives to what happens to rows.
+        Raises UnsupportedBySpark: A column of the table has the name that Spark gives to what
+            happens to rows.
         """
         hidden = [name for name, place in names.items() if place == self.operation]
         if len(hidden) > 1:

@@ -51,10 +51,7 @@ class Translator:
     def filter(self, predicates: Sequence[Any]) -> Expression | None:
         """The filter that selects the rows that all predicates select; None selects all rows.
 
-        Raises
-        ------
-        NotTheSame
-            A predicate has no counterpart that prunes.
+        Raises NotTheSame: A predicate has no counterpart that prunes.
         """
         given = (node for node in predicates if node.name() != "ALWAYS_TRUE")
         filters = [predicate_filter(read_expression(node, self._schema)) for node in given]
@@ -63,10 +60,7 @@ class Translator:
     def scan_filter(self, predicate: Any) -> Expression:
         """The filter that selects the rows that a predicate selects: first one that prunes.
 
-        Raises
-        ------
-        NotTheSame
-            There is none.
+        Raises NotTheSame: There is none.
         """
         node = read_expression(predicate, self._schema)
         try:
@@ -77,10 +71,7 @@ class Translator:
     def functions(self, aggregation: Any) -> list[Function]:
         """The aggregate functions of an aggregation.
 
-        Raises
-        ------
-        NotTheSame
-            One has no counterpart.
+        Raises NotTheSame: One has no counterpart.
         """
         return [
             read_function(function, self._schema)
@@ -96,10 +87,7 @@ class Translator:
     def grouping(self, keys: Sequence[Node], functions: Sequence[Function]) -> Grouping:
         """What tasks compute of an aggregation.
 
-        Raises
-        ------
-        NotTheSame
-            A part has no exact counterpart.
+        Raises NotTheSame: A part has no exact counterpart.
         """
         return Grouping(
             tuple(evaluated(key, self.bounds) for key in keys),

@@ -35,10 +35,7 @@ def parquet_files(
 ) -> tuple[list[ParquetFile], pa.Schema]:
     """List the Parquet files below a path, and all their columns together.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There are none, or a column has different types in two files.
+    Raises InvalidArgumentError: There are none, or a column has different types in two files.
     """
     import pyarrow.dataset as ds  # imports pandas, and every Python worker imports this module
 
@@ -66,10 +63,7 @@ def parquet_files(
 def files_of_tasks(files: Sequence[ParquetFile], tasks_min: int) -> list[list[ParquetFile]]:
     """Group files, in their order, into what one task reads.
 
-    Parameters
-    ----------
-    tasks_min
-        Tasks that can run at once: few files are spread over this many.
+    tasks_min: Tasks that can run at once: few files are spread over this many.
     """
     costs = [file.size + OPEN_COST_BYTES for file in files]
     bytes_max = task_bytes(sum(costs), tasks_min=tasks_min)

@@ -47,14 +47,10 @@ class RowsPartition(InputPartition):
 class FermionReader(DataSourceReader):
     """Plans on the driver, reads in tasks.
 
-    Parameters
-    ----------
-    options
-        What to read.
-    snapshot_id
-        The snapshot that the schema was taken from; None: the one that the options choose now.
-    schema
-        The columns to read: the table's, some of them, or in another order.
+    options: What to read.
+    snapshot_id: The snapshot that the schema was taken from; None: the one that the options choose
+        now.
+    schema: The columns to read: the table's, some of them, or in another order.
     """
 
     def __init__(self, options: SourceOptions, snapshot_id: int | None, schema: StructType) -> None:
@@ -87,19 +83,11 @@ class FermionReader(DataSourceReader):
 class FermionWriter(DataSourceArrowWriter):
     """Checks on the driver, writes in tasks, commits once; creates the table if there is none.
 
-    Parameters
-    ----------
-    options
-        The table, its branch, the commit's identity, and what is overwritten.
-    schema
-        Of the rows.
-    overwrite
-        Whether the rows replace others.
-
-    Raises
-    ------
-    TableNotFound, TableExists, SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
-    CommitStateUnknown
+    options: The table, its branch, the commit's identity, and what is overwritten.
+    schema: Of the rows.
+    overwrite: Whether the rows replace others.
+    Raises TableNotFound, TableExists, SchemaMismatch, ColumnNotFoundError, InvalidArgumentError,
+        CommitStateUnknown.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType, overwrite: bool) -> None:

@@ -41,9 +41,7 @@ def changes_schema(options: SourceOptions) -> tuple[StructType, int]:
 def check_start(options: SourceOptions) -> None:
     """Check that options of a batch say where its changes begin.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     if options.starting_snapshot_id is None:
         raise InvalidArgumentError(
@@ -55,10 +53,7 @@ def check_start(options: SourceOptions) -> None:
 def without_labels(schema: StructType, path: str) -> StructType:
     """The columns of the table in a schema of changes, which may be the user's own.
 
-    Raises
-    ------
-    InvalidArgumentError
-        It does not end with the columns of a change.
+    Raises InvalidArgumentError: It does not end with the columns of a change.
     """
     if schema.names[-len(CHANGE_NAMES) :] != CHANGE_NAMES:
         raise InvalidArgumentError(
@@ -78,19 +73,10 @@ class ChangesPartition(InputPartition):
 class FermionChangesReader(DataSourceReader):
     """Plans the changes between two snapshots on the driver, reads them in tasks.
 
-    Parameters
-    ----------
-    options
-        What to read.
-    last
-        The last snapshot, from which the schema was taken; None: the one that the options choose.
-    schema
-        The columns: those of the source, or the user's own.
-
-    Raises
-    ------
-    InvalidArgumentError
-        The options do not say where the changes begin.
+    options: What to read.
+    last: The last snapshot, from which the schema was taken; None: the one that the options choose.
+    schema: The columns: those of the source, or the user's own.
+    Raises InvalidArgumentError: The options do not say where the changes begin.
     """
 
     def __init__(self, options: SourceOptions, last: int | None, schema: StructType) -> None:
@@ -154,10 +140,7 @@ class ChangeStreamReader(FermionStreamReader):
     def _changes(self, first: int, last: int) -> list[InputPartition]:
         """The changes of the commits after a snapshot.
 
-        Raises
-        ------
-        VersionNotFound
-            Some of them have expired.
+        Raises VersionNotFound: Some of them have expired.
         """
         try:
             changes = changes_of(self._options, first, last)

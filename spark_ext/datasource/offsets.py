@@ -50,14 +50,9 @@ class StreamOffset:
 class Portion:
     """Some files of a snapshot, by their positions in its order.
 
-    Attributes
-    ----------
-    snapshot
-        Its id.
-    initial
-        Whether these are its live files, or only those that it added.
-    start, stop
-        Positions of the first file, and after the last one; None: to the end.
+    snapshot: Its id.
+    initial: Whether these are its live files, or only those that it added.
+    start, stop: Positions of the first file, and after the last one; None: to the end.
     """
 
     snapshot: int
@@ -74,10 +69,7 @@ class Portion:
 def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
     """Parse an offset of a checkpoint.
 
-    Raises
-    ------
-    StreamSourceChanged
-        It is not an offset of this source.
+    Raises StreamSourceChanged: It is not an offset of this source.
     """
     snapshot: Any = given.get("snapshot")
     table, files = given.get("table"), given.get("files")
@@ -98,16 +90,9 @@ def parse_offset(given: Mapping[str, Any]) -> StreamOffset:
 def check_table(offset: StreamOffset, table: str, newest: int, where: str) -> None:
     """Check that a stream continues with the table that it has read.
 
-    Parameters
-    ----------
-    table, newest
-        The uuid of the table that is at the location now, and its newest snapshot.
-    where
-        Names the table in messages.
-
-    Raises
-    ------
-    StreamSourceChanged
+    table, newest: The uuid of the table that is at the location now, and its newest snapshot.
+    where: Names the table in messages.
+    Raises StreamSourceChanged.
     """
     if offset.table is not None and offset.table != table:
         raise StreamSourceChanged(
@@ -133,20 +118,13 @@ def next_offset(
 ) -> StreamOffset:
     """Compute where the next micro-batch ends; it is the start if there is nothing new.
 
-    Parameters
-    ----------
-    newest
-        The last snapshot to read.
-    limit
-        The most files that a micro-batch reads, at least 1; None: any number.
-    table
-        The table's uuid.
-    files_in
-        Gives the number of files that a snapshot has for a stream: its live files if the second
-        argument is true, or those that it added.
-    divides_commits
-        Whether a micro-batch may end between the files that a commit added. If not, it has at
-        least one commit.
+    newest: The last snapshot to read.
+    limit: The most files that a micro-batch reads, at least 1; None: any number.
+    table: The table's uuid.
+    files_in: Gives the number of files that a snapshot has for a stream: its live files if the
+        second argument is true, or those that it added.
+    divides_commits: Whether a micro-batch may end between the files that a commit added. If not, it
+        has at least one commit.
     """
     begins = start.snapshot == BEFORE_ALL
     if begins:

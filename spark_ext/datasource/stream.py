@@ -65,12 +65,8 @@ class StreamPartition(InputPartition):
 class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what commits append.
 
-    Parameters
-    ----------
-    options
-        What to read.
-    schema
-        The columns of the stream: those of the table when the query was started.
+    options: What to read.
+    schema: The columns of the stream: those of the table when the query was started.
     """
 
     divides_commits = True
@@ -190,9 +186,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def check_columns(self, columns: pa.Schema, snapshot_id: int) -> None:
         """Check that the columns of a snapshot are those of the stream.
 
-        Raises
-        ------
-        UnsupportedBySpark
+        Raises UnsupportedBySpark.
         """
         where = f"{self._options.path}, snapshot {snapshot_id}"
         schema = spark_schema(columns, where=where)
@@ -205,10 +199,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def adds_rows(self, snapshot: Snapshot) -> bool:
         """Whether a commit appends rows.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            It removes or replaces rows.
+        Raises UnsupportedBySpark: It removes or replaces rows.
         """
         if snapshot.kind == "append":
             return True
@@ -236,10 +227,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def check_source(self, table: Table) -> None:
         """Check that the table can be read so.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            A primary-key table, whose commits replace rows.
+        Raises UnsupportedBySpark: A primary-key table, whose commits replace rows.
         """
         if table.scan().key is not None:
             raise UnsupportedBySpark(
@@ -269,12 +257,8 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
     number of the micro-batch. With the option ``commitUser`` the user is that one, and the
     identifier has the query's id and the number.
 
-    Parameters
-    ----------
-    options
-        The table, its branch, and a ``commitUser``.
-    schema
-        Of the rows.
+    options: The table, its branch, and a ``commitUser``.
+    schema: Of the rows.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -291,10 +275,7 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish a micro-batch; one without rows makes no snapshot.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            A task did not get its rows.
+        Raises UnsupportedBySpark: A task did not get its rows.
         """
         written = all_messages(messages, self._options.path)
         if not written:
@@ -315,10 +296,8 @@ class FermionStreamWriter(DataSourceStreamArrowWriter):
     def _identity(self, query_id: str | None, batch_id: int) -> tuple[str, int | str]:
         """The user and the identifier of a micro-batch's commit, unique to its query.
 
-        Raises
-        ------
-        UnsupportedBySpark
-            The tasks do not know their query's id: the micro-batch could be appended twice.
+        Raises UnsupportedBySpark: The tasks do not know their query's id: the micro-batch could be
+            appended twice.
         """
         if query_id is None:
             raise UnsupportedBySpark(

@@ -39,17 +39,9 @@ def frame_task(
 ) -> WriteTask:
     """The task that writes rows of a schema to a table.
 
-    Parameters
-    ----------
-    merge, overwrites, filter
-        See `task_writer`.
-    change_type
-        See `spark_ext.upsert`.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
-        The rows do not fit.
+    merge, overwrites, filter: See `task_writer`.
+    change_type: See `spark_ext.upsert`.
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError: The rows do not fit.
     """
     frame = rows_of(table, schema, change_type)
     columns = check_columns(table, frame, merge=merge)
@@ -63,11 +55,8 @@ def frame_task(
 def rows_of(table: Table, schema: StructType, change_type: str | None) -> StructType:
     """The columns of a schema that become columns of the table.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There are change types, but the table has no primary key by which rows are merged; or no
-        such column, or it is no text.
+    Raises InvalidArgumentError: There are change types, but the table has no primary key by which
+        rows are merged; or no such column, or it is no text.
     """
     if change_type is not None:
         required_key(table.schema, table.location, "option changeType")

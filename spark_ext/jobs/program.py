@@ -29,14 +29,9 @@ Job = Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]]
 def arguments(module: str, description: str, *, dry_run: str) -> argparse.ArgumentParser:
     """Make a parser with the arguments that all jobs share.
 
-    Parameters
-    ----------
-    module
-        The job's module: its name in the usage line and in Spark.
-    description
-        What the job does.
-    dry_run
-        The help text of ``--dry-run``.
+    module: The job's module: its name in the usage line and in Spark.
+    description: What the job does.
+    dry_run: The help text of ``--dry-run``.
     """
     parser = _Parser(
         prog=f"python -m {module}",
@@ -106,10 +101,7 @@ def _check(options: argparse.Namespace) -> None:
 def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     """Split ``KEY=VALUE`` arguments.
 
-    Raises
-    ------
-    InvalidArgumentError
-        One has no ``=``.
+    Raises InvalidArgumentError: One has no ``=``.
     """
     for text in texts:
         if "=" not in text:
@@ -164,12 +156,8 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     """The rows of the files that the arguments name.
 
-    Raises
-    ------
-    InvalidArgumentError
-        An option without a value.
-    pyspark.errors.PySparkException
-        Spark can't read them.
+    Raises InvalidArgumentError: An option without a value.
+    Raises pyspark.errors.PySparkException: Spark can't read them.
     """
     reader = spark.read.format(options.format).options(**pairs(options.option, "--option"))
     if options.schema:
@@ -180,9 +168,7 @@ def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
 def planned(path: str, frame: DataFrame, table: Table, options: FrameOptions) -> Mapping[str, Any]:
     """The summary of a dry run of a job that adds the rows of a frame, whose columns are checked.
 
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError.
     """
     merge = planned_columns(frame, table, options)
     columns = row_columns(frame, table, options, merge)

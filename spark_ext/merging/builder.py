@@ -54,24 +54,13 @@ NONE = -1
 class FrameMerge:
     """What is merged.
 
-    Attributes
-    ----------
-    spark, table, source
-        Where, and the rows.
-    on
-        Columns of the source by those of the table that they are compared with.
-    source_names
-        The columns of the source.
-    has_target, has_source, clause
-        Names of columns of pairs: not null where there is a row of the table, or of the source, and
-        the number of the clause that takes them.
-
-    Raises
-    ------
-    InvalidArgumentError
-        Several columns of the source have one name.
-    ColumnNotFoundError
-        The source lacks a column.
+    spark, table, source: Where, and the rows.
+    on: Columns of the source by those of the table that they are compared with.
+    source_names: The columns of the source.
+    has_target, has_source, clause: Names of columns of pairs: not null where there is a row of the
+        table, or of the source, and the number of the clause that takes them.
+    Raises InvalidArgumentError: Several columns of the source have one name.
+    Raises ColumnNotFoundError: The source lacks a column.
     """
 
     spark: SparkSession
@@ -154,11 +143,8 @@ class FrameMerge:
 def check_clause(merge: FrameMerge, clause: Clause) -> None:
     """Check that the table and the source have what a clause names.
 
-    Raises
-    ------
-    ColumnNotFoundError, SchemaMismatch, TypeError, InvalidArgumentError
-    pyspark.errors.PySparkException
-        Spark does not understand an expression.
+    Raises pyspark.errors.PySparkException: Spark does not understand an expression.
+    Raises ColumnNotFoundError, SchemaMismatch, TypeError, InvalidArgumentError.
     """
     MergeClauses(merge.on).taken_by(clause, merge.table.schema, merge.source_names)
     if clause.case == "not_matched":
@@ -180,10 +166,8 @@ def check_clause(merge: FrameMerge, clause: Clause) -> None:
 def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata) -> MergeResult:
     """Merge, and commit once.
 
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError, CommitConflict, CommitStateUnknown
-    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError, CommitConflict,
+        CommitStateUnknown, pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError.
     """
     table = merge.table
     _refuse_unread(merge, clauses)
@@ -476,10 +460,7 @@ class FrameMergeBuilder(MergeDescription):
     Conditions and values are SQL expressions (text, or a Spark column) that name columns
     ``target.COLUMN`` and ``source.COLUMN``; ``fermion_table.lit(text)`` is a text.
 
-    Parameters
-    ----------
-    spark, table, source, on, metadata
-        Use `merge`.
+    spark, table, source, on, metadata: Use `merge`.
     """
 
     def __init__(
@@ -497,22 +478,15 @@ class FrameMergeBuilder(MergeDescription):
     def execute(self) -> MergeResult:
         """Merge, as one snapshot.
 
-        Returns
-        -------
-        fermion_table.MergeResult
-            The new snapshot, or the latest one if no row changed, and how many rows were changed.
-
-        Raises
-        ------
-        InvalidArgumentError
-            There is no clause, or it was executed before.
-        pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
-            A task failed, also where several rows of the source match a row that clauses update or
-            delete; the second where workers died. Nothing was published.
-        SchemaMismatch, UnsupportedBySpark
-            What is written does not fit the table, or Spark can't hold it.
-        CommitConflict, CommitStateUnknown
-            As `fermion_table.Table.commit_found`.
+        Returns: The new snapshot, or the latest one if no row changed, and how many rows were
+            changed.
+        Raises InvalidArgumentError: There is no clause, or it was executed before.
+        Raises pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError: A task failed, also
+            where several rows of the source match a row that clauses update or delete; the second
+            where workers died. Nothing was published.
+        Raises SchemaMismatch, UnsupportedBySpark: What is written does not fit the table, or Spark
+            can't hold it.
+        Raises CommitConflict, CommitStateUnknown: As `fermion_table.Table.commit_found`.
         """
         clauses = self._begun()
         earlier = committed_before(self._merge.table, self._metadata)

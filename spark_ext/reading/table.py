@@ -96,9 +96,7 @@ def read_table(
 def schema_of(spark: SparkSession, scan: Scan) -> st.StructType:
     """The columns of a scan as Spark has them.
 
-    Raises
-    ------
-    UnsupportedBySpark
+    Raises UnsupportedBySpark.
     """
     return spark_schema(
         scan.schema,
@@ -110,9 +108,7 @@ def schema_of(spark: SparkSession, scan: Scan) -> st.StructType:
 def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
     """The rows of a scan, read by tasks when the frame is used.
 
-    Raises
-    ------
-    UnsupportedBySpark
+    Raises UnsupportedBySpark.
     """
     schema = schema_of(spark, scan)
     rows = rows_alone(scan)

@@ -27,10 +27,7 @@ class Reader(Protocol):
 class ReadTask:
     """Reads splits. Picklable.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        There is no column, and this Spark would lose rows without columns.
+    Raises UnsupportedBySpark: There is no column, and this Spark would lose rows without columns.
     """
 
     reader: Reader

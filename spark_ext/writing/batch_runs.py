@@ -17,22 +17,10 @@ def batch_runs(
 ) -> Iterator[tuple[int, list[pa.RecordBatch]]]:
     """Split a stream of sorted rows where the batch id changes.
 
-    Parameters
-    ----------
-    batches
-        Record batches of one schema, sorted by the id column.
-    id_column
-        Its index; integers without nulls.
-
-    Yields
-    ------
-    tuple
-        A batch id, and its rows as copies of parts of the record batches, with the id column.
-
-    Raises
-    ------
-    InvalidArgumentError
-        A null among the ids, or ids that descend.
+    batches: Record batches of one schema, sorted by the id column.
+    id_column: Its index; integers without nulls.
+    Yields: A batch id, and its rows as copies of parts of the record batches, with the id column.
+    Raises InvalidArgumentError: A null among the ids, or ids that descend.
     """
     current: int | None = None
     held: list[pa.RecordBatch] = []

@@ -47,13 +47,9 @@ def arranged(
     small ones share a task. With a sort order each task gets a range of partitions and of the
     sort columns. Of a primary-key table each tree goes to one task.
 
-    Parameters
-    ----------
-    bucket_counts
-        Of partitions of a primary-key table that have another number of buckets than its settings
-        say.
-    first
-        Which rows of a tree come before the others.
+    bucket_counts: Of partitions of a primary-key table that have another number of buckets than its
+        settings say.
+    first: Which rows of a tree come before the others.
     """
     rows, keys = _with_partition_keys(df, schema)
     primary_key = primary_key_of(schema)

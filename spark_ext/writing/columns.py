@@ -66,26 +66,14 @@ def check_columns(
 ) -> pa.Schema:
     """Check that the rows of a frame fit a table.
 
-    Parameters
-    ----------
-    frame
-        Schema of the data frame.
-    batch_id_column
-        The column that numbers batches: left out unless the table has a column of this name.
-    merge
-        Of `planned_merge`; None: the frame adds no columns.
-    case_sensitive
-        Whether names that differ in case alone are different names.
-
-    Returns
-    -------
-    pyarrow.Schema
-        In which rows reach the table's writer, with the table's names: see
+    frame: Schema of the data frame.
+    batch_id_column: The column that numbers batches: left out unless the table has a column of this
+        name.
+    merge: Of `planned_merge`; None: the frame adds no columns.
+    case_sensitive: Whether names that differ in case alone are different names.
+    Returns: In which rows reach the table's writer, with the table's names: see
         `column_names.renamed_fields`.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError.
     """
     frame = _without_batch_id(frame, batch_id_column, table)
     known = written_schema(table, merge).to_arrow(field_ids=False)
@@ -99,10 +87,8 @@ def without_change_type(
 ) -> st.StructType:
     """The columns of a frame without the one that says what each row is, which is checked.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The frame lacks it, it is no text, or the table has a column of this name.
+    Raises InvalidArgumentError: The frame lacks it, it is no text, or the table has a column of
+        this name.
     """
     if change_type is None:
         return frame
@@ -136,9 +122,7 @@ def renamed_columns(frame: st.StructType, schema: TableSchema) -> dict[str, pa.F
 def check_batches(open_writer: Callable[[], DataWriter | KeyWriter], columns: pa.Schema) -> None:
     """Check that a writer takes record batches of a schema.
 
-    Raises
-    ------
-    SchemaMismatch
+    Raises SchemaMismatch.
     """
     with open_writer() as writer:  # without rows it makes no file
         writer.write(columns.empty_table())

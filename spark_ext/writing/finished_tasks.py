@@ -28,10 +28,7 @@ def finished_messages(
 
     The ``with`` block runs the job and commits nothing.
 
-    Parameters
-    ----------
-    files
-        The paths, relative to the table, of the files that a message names.
+    files: The paths, relative to the table, of the files that a message names.
     """
     finished: Accumulator[list[_Message]] = context.accumulator([], _Gathering())
     try:

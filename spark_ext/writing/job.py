@@ -38,17 +38,9 @@ _ROW = "row"
 class FrameOptions:
     """How the rows of a data frame are written, checked.
 
-    Attributes
-    ----------
-    batch_id_column, schema_mode, cluster
-        As for `append`.
-    change_type
-        As for `upsert`.
-
-    Raises
-    ------
-    TypeError, InvalidArgumentError
-        Names the argument that is wrong.
+    batch_id_column, schema_mode, cluster: As for `append`.
+    change_type: As for `upsert`.
+    Raises TypeError, InvalidArgumentError: Names the argument that is wrong.
     """
 
     batch_id_column: str | None = None
@@ -68,9 +60,7 @@ class FrameOptions:
 def planned_columns(df: DataFrame, table: Table, options: FrameOptions) -> SchemaMerge | None:
     """The schema with the columns that the frame adds; None unless the options say to merge.
 
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError.
     """
     if options.schema_mode is None:
         return None
@@ -89,9 +79,7 @@ def row_columns(
 ) -> pa.Schema:
     """The columns of the rows that a frame would write, which are checked; see `check_columns`.
 
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError.
     """
     sensitive = is_case_sensitive(df.sparkSession)
     schema = written_schema(table, merge)
@@ -112,23 +100,12 @@ def write_files(
 ) -> list[WriterMessage]:
     """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
 
-    Parameters
-    ----------
-    merge
-        Of `planned_columns`.
-    overwrites, filter
-        Whether the rows replace others, and which: see `Table.writer_factory`.
-
-    Returns
-    -------
-    list of WriterMessage
-        What the tasks wrote, to be committed.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
-        The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    merge: Of `planned_columns`.
+    overwrites, filter: Whether the rows replace others, and which: see `Table.writer_factory`.
+    Returns: What the tasks wrote, to be committed.
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError: The frame does not fit; raised
+        before any task runs.
+    Raises pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError.
     """
     spark = df.sparkSession
     sensitive = is_case_sensitive(spark)
@@ -167,10 +144,7 @@ def files_of(message: WriterMessage) -> list[str]:
 def committed_before(table: Table, metadata: CommitMetadata) -> Snapshot | None:
     """The snapshot that a commit of this identity published before; None if there is none.
 
-    Raises
-    ------
-    CommitConflict
-        There was one, and its snapshot has expired.
+    Raises CommitConflict: There was one, and its snapshot has expired.
     """
     return None if metadata.identity is None else table.find_commit(*metadata.identity)
 

@@ -46,12 +46,9 @@ _REFUSED = {
 class KeyedChangeTask:
     """Writes the rows of one task to the table as it was read. Picklable.
 
-    Attributes
-    ----------
-    kind, columns
-        The column of the kinds of rows, and the schema in which rows reach the table's writer.
-    finished, unfit
-        As of `ChangeTask` and its `WriteTask`.
+    kind, columns: The column of the kinds of rows, and the schema in which rows reach the table's
+        writer.
+    finished, unfit: As of `ChangeTask` and its `WriteTask`.
     """
 
     table: Table
@@ -89,21 +86,14 @@ class KeyedChangeTask:
 def run_keyed_changes(df: DataFrame, table: Table, action: str) -> RowChanges:
     """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
 
-    Parameters
-    ----------
-    df
-        The operation and the old values of `ChangeColumns`, and the columns of the table, unless
+    df: The operation and the old values of `ChangeColumns`, and the columns of the table, unless
         rows are deleted only.
-    table
-        A primary-key table, at the snapshot that the rows were read from.
-    action
-        ``update`` may give rows other keys, and no other sequences; ``merge`` the other way round.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
-        The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    table: A primary-key table, at the snapshot that the rows were read from.
+    action: ``update`` may give rows other keys, and no other sequences; ``merge`` the other way
+        round.
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError: The frame does not fit; raised
+        before any task runs.
+    Raises pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError.
     """
     spark, schema = df.sparkSession, table.schema
     names = ChangeColumns.of(table)

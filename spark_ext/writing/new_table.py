@@ -20,15 +20,11 @@ from spark_ext.writing.columns import without_change_type
 def open_or_stage(options: SourceOptions, rows: StructType) -> Table | StagedTable:
     """Open the table that options name, or plan it for rows; options must agree with it.
 
-    Raises
-    ------
-    InvalidArgumentError
-        There is a table that options define otherwise; or a new one can't be so.
-    TableNotFound
-        There is none, and the options name a branch.
-    TableExists
-        A table lies in a directory above or below.
-    UnsupportedBySpark, VersionNotFound
+    Raises InvalidArgumentError: There is a table that options define otherwise; or a new one can't
+        be so.
+    Raises TableNotFound: There is none, and the options name a branch.
+    Raises TableExists: A table lies in a directory above or below.
+    Raises UnsupportedBySpark, VersionNotFound.
     """
     try:
         table = open_branch(options)
@@ -54,11 +50,8 @@ def open_or_stage(options: SourceOptions, rows: StructType) -> Table | StagedTab
 def created(staged: StagedTable, options: SourceOptions) -> Table:
     """Create a planned table, without rows; the one that another job has created serves too.
 
-    Raises
-    ------
-    TableExists, InvalidArgumentError
-        That one has another definition.
-    CommitStateUnknown
+    Raises TableExists, InvalidArgumentError: That one has another definition.
+    Raises CommitStateUnknown.
     """
     try:
         staged.commit()

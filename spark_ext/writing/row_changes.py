@@ -40,14 +40,9 @@ _ROW_STRUCT = "row"
 class ChangeColumns:
     """Names of the columns that a frame of changes has beside those of the table.
 
-    Attributes
-    ----------
-    operation, row
-        What happens; of an append table to which row, by its id.
-    kind
-        Of a primary-key table: the kinds of the rows to write.
-    old
-        Of each column of its key, and each sequence field: the name of that of the row before.
+    operation, row: What happens; of an append table to which row, by its id.
+    kind: Of a primary-key table: the kinds of the rows to write.
+    old: Of each column of its key, and each sequence field: the name of that of the row before.
     """
 
     operation: str
@@ -69,14 +64,9 @@ class ChangeColumns:
 class RowChanges:
     """What tasks have done.
 
-    Attributes
-    ----------
-    gone, moved
-        The ids of rows that were deleted or updated, and those of them that were updated.
-    kept
-        The ids of rows that decided something, and stay.
-    messages, counts
-        Of the writers of new rows; how many rows were inserted, updated and deleted.
+    gone, moved: The ids of rows that were deleted or updated, and those of them that were updated.
+    kept: The ids of rows that decided something, and stay.
+    messages, counts: Of the writers of new rows; how many rows were inserted, updated and deleted.
     """
 
     gone: BitMap64 = field(default_factory=BitMap64)
@@ -88,10 +78,7 @@ class RowChanges:
     def add(self, other: RowChanges) -> None:
         """Add what another task has done.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Both have changed the same row, and it is not deleted by both.
+        Raises InvalidArgumentError: Both have changed the same row, and it is not deleted by both.
         """
         _refuse_twice(self.gone & other.moved or self.moved & other.gone)
         self.gone |= other.gone
@@ -105,16 +92,10 @@ class RowChanges:
 class ChangeTask:
     """Collects the rows that go, and writes the new ones. Picklable.
 
-    Attributes
-    ----------
-    names
-        Of the columns that say what happens.
-    write
-        Writes rows; None: there are none to write.
-    unfit
-        Why rows of the table can't be written again with what Spark has of them; None: they can.
-    is_strict
-        Whether a row that is deleted twice is an error, too.
+    names: Of the columns that say what happens.
+    write: Writes rows; None: there are none to write.
+    unfit: Why rows of the table can't be written again with what Spark has of them; None: they can.
+    is_strict: Whether a row that is deleted twice is an error, too.
     """
 
     names: ChangeColumns
@@ -171,22 +152,13 @@ def run_changes(
 ) -> RowChanges:
     """Run the tasks. If the job fails, the files that its tasks wrote are deleted.
 
-    Parameters
-    ----------
-    df
-        The operation and the row of `ChangeColumns`, and with them the columns of `columns`.
-    table
-        An append table, at the snapshot that the rows were read from.
-    columns
-        All columns of the table; None: rows are deleted only.
-    is_strict
-        See `ChangeTask`.
-
-    Raises
-    ------
-    SchemaMismatch, UnsupportedBySpark, InvalidArgumentError
-        The frame does not fit; raised before any task runs.
-    pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError
+    df: The operation and the row of `ChangeColumns`, and with them the columns of `columns`.
+    table: An append table, at the snapshot that the rows were read from.
+    columns: All columns of the table; None: rows are deleted only.
+    is_strict: See `ChangeTask`.
+    Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError: The frame does not fit; raised
+        before any task runs.
+    Raises pyspark.errors.PySparkException, py4j.protocol.Py4JJavaError.
     """
     spark = df.sparkSession
     rows, write, held = df, None, pa.schema([])

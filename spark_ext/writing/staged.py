@@ -57,10 +57,7 @@ class StagedDefinition:
     def from_text(cls, text: str) -> StagedDefinition:
         """Parse what `to_text` made.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Not a text of `to_text`.
+        Raises InvalidArgumentError: Not a text of `to_text`.
         """
         try:
             given = json.loads(text)
@@ -95,9 +92,7 @@ def split_staged(options: Mapping[str, str]) -> tuple[dict[str, str], str | None
 class FermionStagedWriter(DataSourceArrowWriter):
     """Checks on the driver, writes in tasks, and publishes table and rows at the end.
 
-    Raises
-    ------
-    TableExists, TableNotFound, SchemaMismatch, InvalidArgumentError, UnsupportedBySpark
+    Raises TableExists, TableNotFound, SchemaMismatch, InvalidArgumentError, UnsupportedBySpark.
     """
 
     def __init__(self, options: SourceOptions, staged: str, schema: StructType) -> None:

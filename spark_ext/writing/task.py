@@ -35,11 +35,9 @@ def messages_of(tasks: Sequence[WriterCommitMessage | None]) -> list[WriterMessa
 def all_messages(tasks: Sequence[WriterCommitMessage | None], location: str) -> list[WriterMessage]:
     """The messages of all tasks of a job that is to be committed.
 
-    Raises
-    ------
-    UnsupportedBySpark
-        A task has none. Spark has not given it an iterator of its rows, but one row after the
-        other, and Spark's writer for Python sources passes over these without an error.
+    Raises UnsupportedBySpark: A task has none. Spark has not given it an iterator of its rows, but
+        one row after the other, and Spark's writer for Python sources passes over these without an
+        error.
     """
     lost = sum(not isinstance(task, TaskMessage) for task in tasks)
     if lost:
@@ -55,21 +53,13 @@ def all_messages(tasks: Sequence[WriterCommitMessage | None], location: str) -> 
 class WriteTask:
     """Writes the rows of one task as data files with their final names. Picklable.
 
-    Attributes
-    ----------
-    open_writer
-        Makes the table's writer in the task.
-    columns
-        The schema in which rows reach the writer (see `types.arriving_schema`).
-    batch_id
-        Index, in the frame, of the column that numbers batches; None: rows without batches.
-    finished
-        Gets the messages of a finished task, so that the driver knows its files even if the job
-        fails later.
-    renamed
-        Columns to rename to the table's names: see `column_names.renamed_fields`.
-    change_type
-        The column of `columns` that says what each row is; None: all are insertions.
+    open_writer: Makes the table's writer in the task.
+    columns: The schema in which rows reach the writer (see `types.arriving_schema`).
+    batch_id: Index, in the frame, of the column that numbers batches; None: rows without batches.
+    finished: Gets the messages of a finished task, so that the driver knows its files even if the
+        job fails later.
+    renamed: Columns to rename to the table's names: see `column_names.renamed_fields`.
+    change_type: The column of `columns` that says what each row is; None: all are insertions.
     """
 
     open_writer: Callable[[], DataWriter | KeyWriter]

@@ -39,14 +39,9 @@ Choice = Candidate
 class ChoiceMemory:
     """What was chosen for one stream in earlier stripes.
 
-    Attributes
-    ----------
-    choice
-        The last choice, without its dictionary; None before the first.
-    ratio
-        Encoded bytes over plain bytes when it was chosen.
-    age
-        Stripes encoded with it.
+    choice: The last choice, without its dictionary; None before the first.
+    ratio: Encoded bytes over plain bytes when it was chosen.
+    age: Stripes encoded with it.
     """
 
     choice: Choice | None = None
@@ -93,21 +88,11 @@ def choose(
 ) -> Choice:
     """Choose how to encode a chunk; the same input gives the same choice.
 
-    Parameters
-    ----------
-    values
-        All values of the chunk.
-    pages
-        Pages that it will be cut into.
-    forced
-        One of `registry.selectable_names`; None for a free choice.
-    memory
-        The stream's earlier choices, asked but not updated.
-
-    Raises
-    ------
-    InvalidArgumentError
-        ``forced`` is not a name, or not one for such values.
+    values: All values of the chunk.
+    pages: Pages that it will be cut into.
+    forced: One of `registry.selectable_names`; None for a free choice.
+    memory: The stream's earlier choices, asked but not updated.
+    Raises InvalidArgumentError: ``forced`` is not a name, or not one for such values.
     """
     policy = policy_for(options)
     if forced is not None:
@@ -126,12 +111,8 @@ def choose(
 def choose_codes(codes: np.ndarray, pages: int, *, options: WriteOptions) -> Choice:
     """Choose how to encode a chunk's codes into the dictionary that stripes share.
 
-    Parameters
-    ----------
-    codes
-        ``uint32``, one for each value of the chunk.
-    pages
-        Pages that it will be cut into.
+    codes: ``uint32``, one for each value of the chunk.
+    pages: Pages that it will be cut into.
     """
     return Search(policy_for(options), pages).shared_codes(codes)
 
@@ -182,9 +163,7 @@ def _forced(name: str, values: Values, physical: PhysicalType, search: Search) -
 def check_forced(name: str, physical: PhysicalType) -> None:
     """Refuse an encoding that no option may name, or that holds no values of this type.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     if not selectable(name).holds(physical):
         raise InvalidArgumentError(

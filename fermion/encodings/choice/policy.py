@@ -29,22 +29,14 @@ DICTIONARY_ENTRIES_MAX = 262_144
 class Rule(NamedTuple):
     """When an encoding is tried, and taken in place of the best one that decodes faster.
 
-    Attributes
-    ----------
-    encoding
-        Its id; of a codec, that of zstd.
-    ratio
-        It needs at most this part of the other one's bytes; 0: it is never tried.
-    bytes_min
-        Values of fewer bytes are left as they are.
-    saving
-        Bytes that it saves for each value, or for each byte of strings, in a chunk that is not
+    encoding: Its id; of a codec, that of zstd.
+    ratio: It needs at most this part of the other one's bytes; 0: it is never tried.
+    bytes_min: Values of fewer bytes are left as they are.
+    saving: Bytes that it saves for each value, or for each byte of strings, in a chunk that is not
         small.
-    bits_min
-        A margin of estimates, which a trial of all values does not need: values of which the other
-        one needs fewer bits each are left as they are.
-    beside
-        Another one: it needs at most this part of the entropy coder's bytes.
+    bits_min: A margin of estimates, which a trial of all values does not need: values of which the
+        other one needs fewer bits each are left as they are.
+    beside: Another one: it needs at most this part of the entropy coder's bytes.
     """
 
     encoding: EncodingId
@@ -58,22 +50,18 @@ class Rule(NamedTuple):
 class Limits(NamedTuple):
     """Numbers that all profiles share.
 
-    Attributes
-    ----------
-    search_bytes_min
-        Bytes of a chunk as plain values; of one with fewer nothing but the type is looked at.
-    run_slots_min
-        Slots of a run, on average, for an encoding of runs.
-    entry_slots_min
-        Slots of a distinct value, on average, for a dictionary.
-    sample_values, sample_part_min
-        Floats that are looked at for a power of ten, and the part that has to become integers.
-    split_slots_min
-        Strings of a page, where chunks are not searched: of fewer, lengths and bytes stay together.
-    codec_bytes_min
-        Bytes of a page as plain values, where chunks are not searched: fewer are not compressed.
-    page_bytes_min, page_ratio
-        Bytes of a page as encoded: fewer are not compressed, nor those that keep more than a part.
+    search_bytes_min: Bytes of a chunk as plain values; of one with fewer nothing but the type is
+        looked at.
+    run_slots_min: Slots of a run, on average, for an encoding of runs.
+    entry_slots_min: Slots of a distinct value, on average, for a dictionary.
+    sample_values, sample_part_min: Floats that are looked at for a power of ten, and the part that
+        has to become integers.
+    split_slots_min: Strings of a page, where chunks are not searched: of fewer, lengths and bytes
+        stay together.
+    codec_bytes_min: Bytes of a page as plain values, where chunks are not searched: fewer are not
+        compressed.
+    page_bytes_min, page_ratio: Bytes of a page as encoded: fewer are not compressed, nor those that
+        keep more than a part.
     """
 
     search_bytes_min: int = 4096
@@ -93,13 +81,10 @@ LIMITS = Limits()
 class Rules(NamedTuple):
     """The rules of one profile.
 
-    Attributes
-    ----------
-    delta, entropy, codec, dictionary
-        Of numbers, in the order in which they are tried: differences, pcodec, zstd or LZ4 (over
-        booleans and fixed-width bytes too), and codes of a dictionary in place of what won.
-    symbols, strings_codec
-        Of the bytes of strings: FSST, and zstd or LZ4 in place of what won.
+    delta, entropy, codec, dictionary: Of numbers, in the order in which they are tried:
+        differences, pcodec, zstd or LZ4 (over booleans and fixed-width bytes too), and codes of a
+        dictionary in place of what won.
+    symbols, strings_codec: Of the bytes of strings: FSST, and zstd or LZ4 in place of what won.
     """
 
     delta: Rule
@@ -123,14 +108,11 @@ class Rules(NamedTuple):
 class Policy:
     """The rules of one profile, and what else it asks of the choice.
 
-    Attributes
-    ----------
-    rules
-        What is tried and taken.
-    dictionary_bytes_max
-        Bytes of values that a chunk's dictionary may hold: readers need all of it for one slot.
-    symbols_limit
-        FSST stays in place of a codec only where it needs at most so many times its bytes.
+    rules: What is tried and taken.
+    dictionary_bytes_max: Bytes of values that a chunk's dictionary may hold: readers need all of it
+        for one slot.
+    symbols_limit: FSST stays in place of a codec only where it needs at most so many times its
+        bytes.
     """
 
     rules: Rules

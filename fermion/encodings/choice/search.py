@@ -69,22 +69,14 @@ SPLIT_PLAIN = Recipe(EncodingId.BYTE_STREAM_SPLIT, (PLAIN,))
 class Candidate:
     """A way to encode a chunk.
 
-    Attributes
-    ----------
-    size
-        Bytes of all pages, estimated.
-    recipe
-        How; with ``codes`` its children are for (codes, dictionary).
-    compress_page
-        Whether whole pages go through the codec.
-    codes, dictionary
-        The chunk's dictionary and the ``uint32`` code of each slot, where it has one.
-    penalty
-        Bytes that it has to save beside a candidate that decodes faster.
-    ordered
-        Whether the chunk's dictionary is in the order of its bytes.
-    symbols
-        Symbols that a trial found, where the recipe is FSST.
+    size: Bytes of all pages, estimated.
+    recipe: How; with ``codes`` its children are for (codes, dictionary).
+    compress_page: Whether whole pages go through the codec.
+    codes, dictionary: The chunk's dictionary and the ``uint32`` code of each slot, where it has
+        one.
+    penalty: Bytes that it has to save beside a candidate that decodes faster.
+    ordered: Whether the chunk's dictionary is in the order of its bytes.
+    symbols: Symbols that a trial found, where the recipe is FSST.
     """
 
     size: float
@@ -101,12 +93,8 @@ class Candidate:
 class Search:
     """Looks for the best candidate for one chunk.
 
-    Attributes
-    ----------
-    pages
-        Pages that the chunk is cut into.
-    nested
-        Whether the values are a child of another encoding, which then bars dictionaries and
+    pages: Pages that the chunk is cut into.
+    nested: Whether the values are a child of another encoding, which then bars dictionaries and
         runs: trees stay shallow.
     """
 
@@ -362,10 +350,7 @@ def _has_few_bits(values: np.ndarray, size: float, rule: Rule) -> bool:
 class _Heavy:
     """A candidate that decodes more slowly than light ones.
 
-    Attributes
-    ----------
-    saving
-        Bytes that it has to save as well, beside a light one that is not small.
+    saving: Bytes that it has to save as well, beside a light one that is not small.
     """
 
     rule: Rule
@@ -375,10 +360,7 @@ class _Heavy:
     def is_worth(self, light: float, best: float) -> bool:
         """Whether it may stand in place of the best light one and the best without a saving.
 
-        Parameters
-        ----------
-        light, best
-            Bytes of both.
+        light, best: Bytes of both.
         """
         saving = self.saving if best >= SMALL_BYTES_MAX else 0
         return self.candidate.size <= min(self.rule.ratio * light, best - saving)

@@ -17,12 +17,8 @@ from fermion.layout import GLOBAL_DICTIONARY_BYTES_MAX, GLOBAL_DICTIONARY_ENTRIE
 class GrowingDictionary:
     """Distinct values of one leaf, in the order of their first appearance in the file.
 
-    Attributes
-    ----------
-    physical
-        What the values are; bits have no dictionary.
-    is_full
-        Whether a stripe had more values than a dictionary may hold; none is added after that.
+    physical: What the values are; bits have no dictionary.
+    is_full: Whether a stripe had more values than a dictionary may hold; none is added after that.
     """
 
     physical: PhysicalType
@@ -39,10 +35,7 @@ class GrowingDictionary:
 
         None where the dictionary is full: it then stays as it was. None also for no values.
 
-        Parameters
-        ----------
-        validity
-            Which values are valid; the others get no entry, but the code of a neighbour.
+        validity: Which values are valid; the others get no entry, but the code of a neighbour.
         """
         if validity is not None:
             codes = self._valid_codes(remove_nulls(values, validity))
