@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +17,14 @@ from fermion.engine import connect
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.catalog.names import CATALOG_DIRECTORY, DATA_PATH, TABLES_PATH, parts_of
+from fermion_table.catalog.names import (
+    CATALOG_DIRECTORY,
+    DATA_PATH,
+    TABLES_PATH,
+    check_namespace,
+    is_table_directory,
+    parts_of,
+)
 from fermion_table.errors import TableExists, TableNotFound
 from fermion_table.expiry.drop import DroppedTable, drop_table
 from fermion_table.metadata.versions import Version
@@ -28,7 +34,6 @@ from fermion_table.table.table import Table
 NAMES_SHOWN = 5
 """Files or clones that an error names."""
 _TEXT_MAX = 60
-_DIRECTORY = re.compile(r"(?!\.)[^/\\\x00]+")
 
 Parts = Sequence[str]
 """The parts of a name, also where it has none: the warehouse itself."""
@@ -69,7 +74,7 @@ class WarehouseNames:
         if parts and parts[0] == CATALOG_DIRECTORY:
             raise InvalidArgumentError(f"{parts[0]!r}: the catalog itself lies there")
         for part in parts:
-            if not _DIRECTORY.fullmatch(part):
+            if not is_table_directory(part):
                 raise InvalidArgumentError(f"{part!r}: not a name for a directory")
         return "/".join([self.root, *parts])
 
@@ -119,10 +124,12 @@ class WarehouseNames:
         Raises
         ------
         InvalidArgumentError
-            The place is for other tables: a place within the warehouse has its own name.
+            The place is for other tables: a place within the warehouse has its own name. Or no
+            directory can have the name.
         TableExists
             A table has the name in its directory.
         """
+        check_namespace(parts[:-1])
         natural = self.location(parts)
         above = self._table_above(parts)
         if above:
@@ -236,8 +243,9 @@ class WarehouseNames:
         Raises
         ------
         InvalidArgumentError
-            A table has it in its directory.
+            A table has it in its directory, or no directory can have the name.
         """
+        check_namespace(parts)
         table = self._table_above([*parts, ""])
         if table:
             raise InvalidArgumentError(
@@ -395,7 +403,7 @@ class WarehouseNames:
         for entry in filesystem.ls(path, detail=True) if filesystem.isdir(path) else ():
             name = entry["name"].rstrip("/").rsplit("/", 1)[-1]
             is_own = entry["type"] == "directory" and (links or not entry.get("islink"))
-            yield name, is_own and _DIRECTORY.fullmatch(name) is not None
+            yield name, is_own and is_table_directory(name)
 
     def _connected(self, location: str) -> tuple[Any, str]:
         return connect(location, self.storage_options)

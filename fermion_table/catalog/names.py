@@ -33,6 +33,7 @@ Name = str | Sequence[str]
 _PARTS = re.compile(r"(?:`((?:[^`]|``)*)`|([^.`]+))(?:\.(?!\Z)|\Z)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DIRECTORY = re.compile(r"(?!\.)[^/\\:?#%*\[\]\x00-\x1f\x7f]+")
+_TABLE_DIRECTORY = re.compile(r"(?!\.)[^/\\:\x00-\x1f\x7f]+")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,7 +63,7 @@ def table_name(value: Name, parameter: str = "name") -> TableName:
         the namespace can't be the name of a directory; or the name is the catalog's own.
     """
     *namespace, name = _parts(value, parameter)
-    found = TableName(_checked_namespace(namespace, parameter), name)
+    found = TableName(check_namespace(namespace, parameter), name)
     if not namespace and name == CATALOG_DIRECTORY:
         raise InvalidArgumentError(f"{parameter}={name!r}: the catalog itself lies there")
     return found
@@ -70,7 +71,7 @@ def table_name(value: Name, parameter: str = "name") -> TableName:
 
 def namespace_parts(value: Name, parameter: str = "namespace") -> tuple[str, ...]:
     """The parts of a namespace, checked; raises as `table_name`."""
-    return _checked_namespace(_parts(value, parameter), parameter)
+    return check_namespace(_parts(value, parameter), parameter)
 
 
 def quoted(parts: Iterable[str]) -> str:
@@ -90,6 +91,14 @@ def is_directory_name(name: str) -> bool:
     return _DIRECTORY.fullmatch(name) is not None and len(name.encode()) <= PART_BYTES_MAX
 
 
+def is_table_directory(name: str) -> bool:
+    """Whether a table that lies in a directory of this name has the name, as SQL may have made it.
+
+    The catalog itself makes only those of `is_directory_name`.
+    """
+    return _TABLE_DIRECTORY.fullmatch(name) is not None
+
+
 def directory_of(name: TableName, number: int = 0) -> str:
     """The directory, within the warehouse, of the n-th table that gets a name.
 
@@ -103,6 +112,13 @@ def directory_of(name: TableName, number: int = 0) -> str:
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
     readable = quote(text, safe="").replace("%", "_").replace("~", "_")[:_ESCAPED_MAX]
     return f"{DATA_PATH}/{readable}-{digest}-{number}"
+
+
+def places_of(name: TableName, number: int = 0) -> list[str]:
+    """Where the n-th table of a name may lie that is in no list, as the catalog or SQL made it."""
+    made = directory_of(name, number)
+    is_other = number == 0 and not is_directory_name(name.name) and is_table_directory(name.name)
+    return [made, "/".join([*name.namespace, name.name])] if is_other else [made]
 
 
 def is_own_path(path: str) -> bool:
@@ -156,7 +172,13 @@ def _split(text: str, parameter: str = "name") -> list[str]:
     return found
 
 
-def _checked_namespace(parts: Sequence[str], parameter: str) -> tuple[str, ...]:
+def check_namespace(parts: Sequence[str], parameter: str = "namespace") -> tuple[str, ...]:
+    """The parts of a namespace, if each can be the name of a directory; none: the warehouse.
+
+    Raises
+    ------
+    InvalidArgumentError
+    """
     for part in parts:
         if not is_directory_name(part):
             raise InvalidArgumentError(

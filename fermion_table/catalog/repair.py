@@ -13,8 +13,8 @@ from fermion_table.catalog.names import (
     SNAPSHOTS_PATH,
     TABLES_PATH,
     TableName,
-    directory_of,
     parts_of,
+    places_of,
     quoted,
 )
 from fermion_table.catalog.rows import CatalogRow, Key
@@ -138,7 +138,7 @@ class _Repair:
             row = replace(
                 row, kind="unused", table_uuid=None, path=None, created=None, properties={}
             )
-        own = [directory_of(name, number) for number in range(row.directories)]
+        own = [path for number in range(row.directories) for path in places_of(name, number)]
         used = any(path in going or self.warehouse.has_table(path) for path in own)
         return row if row.dropped or used else None
 

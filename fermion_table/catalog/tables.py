@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
-from fermion_table.catalog.names import TableName, directory_of
+from fermion_table.catalog.names import TableName, directory_of, places_of
 from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, time_now
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.table_list import (
@@ -191,7 +191,7 @@ class Tables:
             found = self._placed(name, row)
             if found is not None and (found.is_listed or found.path != path):
                 raise TableExists(f"{name}: a table has this name already")
-            used = 1 if path == directory_of(name) else 0
+            used = 1 if path in places_of(name) else 0
             yield CatalogRow(
                 namespace=name.key[0],
                 name=name.key[1],
@@ -249,7 +249,7 @@ class Tables:
         path: The directory that is free now.
         """
         gone = set(files)
-        is_own = path == directory_of(name)
+        is_own = path in places_of(name)
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
             row = there.get(name.key)
@@ -270,9 +270,11 @@ class Tables:
         if row is not None and row.is_table:
             assert row.path is not None
             return Placed(row.path, self._warehouse.store(row.path), row)
-        path = directory_of(name, 0 if row is None else row.directories)
-        store = self._warehouse.store(path)
-        return Placed(path, store, row) if table_exists(store) else None
+        for path in places_of(name, 0 if row is None else row.directories):
+            store = self._warehouse.store(path)
+            if table_exists(store):
+                return Placed(path, store, row)
+        return None
 
     def _existing(
         self,

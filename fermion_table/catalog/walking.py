@@ -13,6 +13,8 @@ from fermion_table.catalog.names import (
     TableName,
     directory_of,
     is_directory_name,
+    is_table_directory,
+    places_of,
     table_name,
 )
 from fermion_table.catalog.rows import CatalogRow, time_now
@@ -43,7 +45,7 @@ class FoundTable:
         """Its row in a new list; there is a name."""
         assert self.name is not None
         namespace, name = self.name.key
-        is_own = self.path == directory_of(self.name)
+        is_own = self.path in places_of(self.name)
         return CatalogRow(
             namespace=namespace,
             name=name,
@@ -87,7 +89,7 @@ def walk(warehouse: Warehouse) -> Found:
                 if table is not None:
                     found.tables.append(table)
                     links.update([table.path] if folder.is_link else [])
-                elif not folder.is_link:
+                elif not folder.is_link and is_directory_name(folder.name):
                     found.namespaces.append(parts)
                     waiting += [parts] if len(parts) < PARTS_MAX else []
         found.tables = _without_links(warehouse, found.tables, links)
@@ -129,7 +131,7 @@ def uuid_of(store: AtomicStore) -> str | None:
 def number_of(name: TableName, path: str) -> int:
     """Which of the directories of a name a path is, -1 if none that the catalog would make."""
     last = path.rpartition("-")[2]
-    if path == directory_of(name):
+    if path in places_of(name):
         return 0
     number = int(last) if last.isdecimal() and len(last) < 10 else -1
     return number if number >= 0 and directory_of(name, number) == path else -1
@@ -142,7 +144,7 @@ def _candidates(
     return [
         ((*parts, folder.name), folder)
         for folder in warehouse.folders("/".join(parts))
-        if is_directory_name(folder.name) and (parts or folder.name != CATALOG_DIRECTORY)
+        if is_table_directory(folder.name) and (parts or folder.name != CATALOG_DIRECTORY)
     ]
 
 

@@ -36,6 +36,46 @@ def everything(directory) -> dict[str, list[str]]:
     return {space: names for space, names in found.items() if names}
 
 
+@pytest.mark.parametrize("name", ["a%b", "a%25b", "a#b", "a?b", "a*b", "a[b]", "a b", "a`b", "é"])
+def test_a_table_that_sql_made_stays_visible_once_the_catalog_has_a_list(directory, name):
+    """Under its name, and under another one; then the name is free again."""
+    parts = ["a", name]
+
+    def make() -> None:
+        location = directory.place(parts)
+        Table.create(location, {"name": ["mine"]})
+        directory.register(parts, location)
+
+    make()
+    catalog = Catalog.open(directory.root)
+    assert catalog.table(parts).count() == 1
+    with pytest.raises(TableExists):
+        catalog.create_table(parts, {"name": ["other"]})
+    catalog.create_table("a.more", {"name": ["more"]})
+    assert directory.tables(["a"]) == sorted([name, "more", "t"])
+    assert len(catalog.tables("a")) == 3
+    assert content(directory, *parts) == catalog.table(parts).to_arrow()["name"].to_pylist()
+    directory.rename(parts, ["a", "x"])
+    assert directory.tables(["a"]) == ["more", "t", "x"]
+    assert not directory.exists(parts)
+    make()
+    assert directory.tables(["a"]) == sorted([name, "more", "t", "x"])
+    catalog.drop_table(parts)
+    assert directory.tables(["a"]) == ["more", "t", "x"]
+
+
+def test_names_that_the_catalog_could_not_keep_are_refused_when_they_are_made(directory):
+    for name in ("a:b", "a\nb"):
+        with pytest.raises(InvalidArgumentError, match="not a name for a directory"):
+            directory.place(["a", name])
+    for space in ("a%b", "a?b", "a:b", "a#b"):
+        with pytest.raises(InvalidArgumentError, match="can't be a namespace"):
+            directory.make_namespace([space])
+        with pytest.raises(InvalidArgumentError, match="can't be a namespace"):
+            directory.place([space, "t"])
+    assert everything(directory) == {"a": ["t"], "b": ["u"]}
+
+
 def test_a_renamed_table_keeps_its_files_readers_and_writers(directory):
     """Into another namespace, to a name that was another's, and back, when no row is left."""
     reader = directory.table(["a", "t"])
