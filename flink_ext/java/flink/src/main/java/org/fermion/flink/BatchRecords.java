@@ -8,12 +8,12 @@ import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.TinyIntVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.util.TransferPair;
 import org.apache.flink.connector.base.source.reader.RecordsWithSplitIds;
 import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.data.columnar.ColumnarRowData;
 import org.apache.flink.table.data.columnar.vector.VectorizedColumnBatch;
 import org.apache.flink.types.RowKind;
+import org.fermion.arrow.ArrowColumn;
 
 /** The rows of one Arrow batch of a split, or word that splits have ended. */
 final class BatchRecords implements RecordsWithSplitIds<RowData> {
@@ -34,7 +34,7 @@ final class BatchRecords implements RecordsWithSplitIds<RowData> {
         this.vectors = vectors;
         this.rows = rows;
         kinds = vectors.size() > columns ? (TinyIntVector) vectors.get(columns) : null;
-        row = new ColumnarRowData(new VectorizedColumnBatch(ArrowColumns.ofAll(vectors.subList(0, columns))));
+        row = new ColumnarRowData(new VectorizedColumnBatch(FlinkColumn.of(vectors.subList(0, columns))));
     }
 
     /** No rows; splits that have ended, perhaps none. */
@@ -49,11 +49,7 @@ final class BatchRecords implements RecordsWithSplitIds<RowData> {
      */
     static BatchRecords of(String split, VectorSchemaRoot batch, int columns, Memory memory) {
         int rows = batch.getRowCount();
-        List<FieldVector> vectors = batch.getFieldVectors().stream().map(vector -> {
-            TransferPair pair = vector.getTransferPair(memory.allocator);
-            pair.transfer();
-            return (FieldVector) pair.getTo();
-        }).toList();
+        List<FieldVector> vectors = ArrowColumn.taken(batch, memory.allocator);
         BatchRecords records = new BatchRecords(split, Set.of(), memory, vectors, columns, rows);
         memory.lent.add(records);
         return records;

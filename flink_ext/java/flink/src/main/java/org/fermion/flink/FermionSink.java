@@ -112,11 +112,11 @@ final class FermionSink implements Sink<RowData>, SupportsCommitter<Committable>
 
     @Override
     public SimpleVersionedSerializer<Committable> getCommittableSerializer() {
-        return new Committable.Serializer();
+        return Committable.STATE;
     }
 
     @Override
     public SimpleVersionedSerializer<Committable> getWriteResultSerializer() {
-        return new Committable.Serializer();
+        return Committable.STATE;
     }
 }

@@ -1,14 +1,12 @@
 package org.fermion.flink;
 
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.Serializable;
-import java.nio.charset.StandardCharsets;
 import org.apache.flink.api.connector.source.SourceSplit;
-import org.apache.flink.core.io.SimpleVersionedSerializer;
 
 /**
  * What a reader reads at a time.
@@ -35,6 +33,15 @@ record FermionSplit(String splitId, long sequence, String request, long emitted,
         static final Place NONE = new Place(0, -1, 0);
     }
 
+    /** A split of a snapshot that was planned. */
+    static FermionSplit of(JsonNode plan, JsonNode split, long sequence, Place place) {
+        ObjectNode request = TableAccess.JSON.createObjectNode();
+        request.set("snapshot", plan.get("snapshot"));
+        request.set("schema", plan.get("schema"));
+        request.set("split", split);
+        return new FermionSplit("split-" + sequence, sequence, request.toString(), 0, place);
+    }
+
     FermionSplit after(long rows) {
         return new FermionSplit(splitId, sequence, request, rows, place);
     }
@@ -42,9 +49,7 @@ record FermionSplit(String splitId, long sequence, String request, long emitted,
     static void write(DataOutputStream out, FermionSplit split) throws IOException {
         out.writeUTF(split.splitId);
         out.writeLong(split.sequence);
-        byte[] request = split.request.getBytes(StandardCharsets.UTF_8);
-        out.writeInt(request.length);
-        out.write(request);
+        State.writeText(out, split.request);
         out.writeLong(split.emitted);
         out.writeLong(split.place.phase);
         out.writeInt(split.place.owner);
@@ -54,28 +59,7 @@ record FermionSplit(String splitId, long sequence, String request, long emitted,
     static FermionSplit read(DataInputStream in) throws IOException {
         String splitId = in.readUTF();
         long sequence = in.readLong();
-        String request = new String(in.readNBytes(in.readInt()), StandardCharsets.UTF_8);
-        return new FermionSplit(splitId, sequence, request, in.readLong(),
+        return new FermionSplit(splitId, sequence, State.readText(in), in.readLong(),
                 new Place(in.readLong(), in.readInt(), in.readLong()));
-    }
-
-    /** Writes splits for checkpoints and readers. */
-    static final class Serializer implements SimpleVersionedSerializer<FermionSplit> {
-        @Override
-        public int getVersion() {
-            return 1;
-        }
-
-        @Override
-        public byte[] serialize(FermionSplit split) throws IOException {
-            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-            write(new DataOutputStream(bytes), split);
-            return bytes.toByteArray();
-        }
-
-        @Override
-        public FermionSplit deserialize(int version, byte[] bytes) throws IOException {
-            return read(new DataInputStream(new ByteArrayInputStream(bytes)));
-        }
     }
 }

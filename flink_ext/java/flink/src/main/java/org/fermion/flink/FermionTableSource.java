@@ -144,10 +144,10 @@ final class FermionTableSource implements ScanTableSource, SupportsProjectionPus
     public ScanRuntimeProvider getScanRuntimeProvider(ScanContext context) {
         scan.set("columns", TableAccess.columns(rows()));
         TypeInformation<RowData> produced = context.createTypeInformation(type);
-        int columns = rows().getFieldCount();
-        Source<RowData, FermionSplit, ?> source = stream == null
-                ? new FermionSource(table, scan.toString(), version.json(), columns, produced)
-                : new StreamSource(table, scan.toString(), version.json(), stream, columns, produced);
+        TableSource.Scan read =
+                new TableSource.Scan(table, scan.toString(), version.json(), rows().getFieldCount());
+        Source<RowData, FermionSplit, ?> source =
+                stream == null ? new FermionSource(read, produced) : new StreamSource(read, stream, produced);
         return parallelism == null ? SourceProvider.of(source) : SourceProvider.of(source, parallelism);
     }
 

@@ -8,11 +8,14 @@ import java.util.Collection;
 import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.TinyIntVector;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.flink.api.connector.sink2.CommittingSinkWriter;
 import org.apache.flink.table.data.RowData;
+import org.apache.flink.table.types.logical.LogicalType;
 import org.apache.flink.table.types.logical.RowType;
+import org.fermion.arrow.ArrowRows;
 import org.fermion.worker.PythonWorker;
 
 /** Sends rows to a worker in batches; at a checkpoint it says which files hold them. */
@@ -20,18 +23,16 @@ final class FilesWriter implements CommittingSinkWriter<RowData, Committable> {
     private static final RootAllocator ROOT = new RootAllocator();
     private static final int BATCH_ROWS = 16_384;
 
-    private final RowType rows;
     private final String user;
     private final boolean isOverwrite;
     private final PythonWorker worker;
     private final BufferAllocator memory = ROOT.newChildAllocator("fermion-sink", 0, Long.MAX_VALUE);
-    private final Schema schema;
-    private ArrowRows batch;
+    private final ArrowRows<LogicalType> batch;
+    private final TinyIntVector kinds;
     private boolean isUnanswered;
 
     FilesWriter(TableAccess table, RowType rows, boolean hasKinds, String user, ObjectNode overwrite)
             throws IOException {
-        this.rows = rows;
         this.user = user;
         isOverwrite = overwrite != null;
         ObjectNode request = table.request("open_sink");
@@ -47,15 +48,18 @@ final class FilesWriter implements CommittingSinkWriter<RowData, Committable> {
         try {
             worker.call(request);
             ArrowStreamReader stream = worker.rows(memory);
-            schema = stream.getVectorSchemaRoot().getSchema();
+            Schema schema = stream.getVectorSchemaRoot().getSchema();
             while (stream.loadNextBatch()) {
                 throw new IOException("expected a schema, found rows");
             }
             stream.close(false);
+            batch = new ArrowRows<>(schema, rows, new FlinkRows(), memory);
         } catch (IOException | RuntimeException error) {
-            close();
+            worker.close();
+            memory.close();
             throw error;
         }
+        kinds = hasKinds ? (TinyIntVector) batch.batch().getVector(rows.getFieldCount()) : null;
     }
 
     /** A name that no column has. */
@@ -69,8 +73,8 @@ final class FilesWriter implements CommittingSinkWriter<RowData, Committable> {
 
     @Override
     public void write(RowData row, Context context) throws IOException {
-        if (batch == null) {
-            batch = new ArrowRows(schema, rows, memory);
+        if (kinds != null) {
+            kinds.setSafe(batch.rows(), row.getRowKind().toByteValue());
         }
         batch.add(row);
         if (batch.rows() == BATCH_ROWS) {
@@ -80,14 +84,11 @@ final class FilesWriter implements CommittingSinkWriter<RowData, Committable> {
 
     /** Send the batch. The answer is waited for when the next one is ready, so that both sides work. */
     private void send() throws IOException {
-        if (batch == null) {
-            return;
-        }
-        try (ArrowRows sent = batch) {
-            batch = null;
+        if (batch.rows() > 0) {
             await();
-            worker.send(PythonWorker.request("write"), sent.finished());
+            worker.send(PythonWorker.request("write"), batch.batch());
             isUnanswered = true;
+            batch.clear();
         }
     }
 
@@ -115,10 +116,7 @@ final class FilesWriter implements CommittingSinkWriter<RowData, Committable> {
     @Override
     public void close() {
         worker.close();
-        if (batch != null) {
-            batch.close();
-            batch = null;
-        }
+        batch.close();
         memory.close();
     }
 }

@@ -2,8 +2,6 @@ package org.fermion.flink;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -16,7 +14,6 @@ import java.util.List;
 import java.util.Set;
 import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
-import org.apache.flink.core.io.SimpleVersionedSerializer;
 import org.apache.flink.util.FlinkRuntimeException;
 
 /** Plans the splits of one snapshot, and gives one to each reader that asks. */
@@ -24,19 +21,14 @@ final class ScanEnumerator implements SplitEnumerator<FermionSplit, ScanEnumerat
     private static final int SPLITS_PER_READER = 2;
 
     private final SplitEnumeratorContext<FermionSplit> context;
-    private final TableAccess table;
-    private final String scan;
-    private final String version;
+    private final TableSource.Scan scan;
     private final Deque<FermionSplit> waiting = new ArrayDeque<>();
     private final Set<Integer> asking = new LinkedHashSet<>();
     private boolean isPlanned;
 
-    ScanEnumerator(
-            SplitEnumeratorContext<FermionSplit> context, TableAccess table, String scan, String version, Waiting state) {
+    ScanEnumerator(SplitEnumeratorContext<FermionSplit> context, TableSource.Scan scan, Waiting state) {
         this.context = context;
-        this.table = table;
         this.scan = scan;
-        this.version = version;
         if (state != null && state.splits != null) {
             waiting.addAll(state.splits);
             isPlanned = true;
@@ -54,24 +46,18 @@ final class ScanEnumerator implements SplitEnumerator<FermionSplit, ScanEnumerat
     }
 
     private JsonNode plan() throws IOException {
-        ObjectNode request = table.request("plan");
-        request.setAll(TableAccess.jsonObject(scan));
-        request.set("version", TableAccess.jsonObject(version));
+        ObjectNode request = scan.request("plan");
+        request.set("version", TableAccess.jsonObject(scan.version()));
         request.put("tasks_min", SPLITS_PER_READER * context.currentParallelism());
-        return table.ask(request);
+        return scan.table().ask(request);
     }
 
     private void planned(JsonNode plan, Throwable error) {
         if (error != null) {
-            throw new FlinkRuntimeException(table.path() + ": " + error.getMessage(), error);
+            throw new FlinkRuntimeException(scan.table().path() + ": " + error.getMessage(), error);
         }
         for (JsonNode split : plan.get("splits")) {
-            ObjectNode request = TableAccess.JSON.createObjectNode();
-            request.set("snapshot", plan.get("snapshot"));
-            request.set("schema", plan.get("schema"));
-            request.set("split", split);
-            long number = waiting.size();
-            waiting.add(new FermionSplit("scan-" + number, number, request.toString(), 0, FermionSplit.Place.NONE));
+            waiting.add(FermionSplit.of(plan, split, waiting.size(), FermionSplit.Place.NONE));
         }
         isPlanned = true;
         assign();
@@ -123,38 +109,14 @@ final class ScanEnumerator implements SplitEnumerator<FermionSplit, ScanEnumerat
     @Override
     public void close() {}
 
-    /** Writes the state of checkpoints. */
-    static final class Serializer implements SimpleVersionedSerializer<Waiting> {
-        @Override
-        public int getVersion() {
-            return 1;
-        }
+    static void write(DataOutputStream out, Waiting state) throws IOException {
+        out.writeBoolean(state.splits != null);
+        State.writeSplits(out, state.splits == null ? List.of() : state.splits);
+    }
 
-        @Override
-        public byte[] serialize(Waiting state) throws IOException {
-            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-            DataOutputStream out = new DataOutputStream(bytes);
-            out.writeInt(state.splits == null ? -1 : state.splits.size());
-            if (state.splits != null) {
-                for (FermionSplit split : state.splits) {
-                    FermionSplit.write(out, split);
-                }
-            }
-            return bytes.toByteArray();
-        }
-
-        @Override
-        public Waiting deserialize(int version, byte[] bytes) throws IOException {
-            DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
-            int count = in.readInt();
-            if (count < 0) {
-                return new Waiting(null);
-            }
-            List<FermionSplit> splits = new ArrayList<>();
-            for (int number = 0; number < count; number++) {
-                splits.add(FermionSplit.read(in));
-            }
-            return new Waiting(splits);
-        }
+    static Waiting read(DataInputStream in) throws IOException {
+        boolean isPlanned = in.readBoolean();
+        List<FermionSplit> splits = State.readSplits(in);
+        return new Waiting(isPlanned ? splits : null);
     }
 }

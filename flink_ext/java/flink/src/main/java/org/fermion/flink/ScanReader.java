@@ -11,14 +11,14 @@ class ScanReader extends SingleThreadMultiplexSourceReaderBase<RowData, RowData,
     private final BatchRecords.Memory memory;
     private final AtomicReference<SplitFetcher> fetcher;
 
-    ScanReader(SourceReaderContext context, TableAccess table, String scan, int columns) {
-        this(context, table, scan, columns, new BatchRecords.Memory(), new AtomicReference<>());
+    ScanReader(SourceReaderContext context, TableSource.Scan scan) {
+        this(context, scan, new BatchRecords.Memory(), new AtomicReference<>());
     }
 
-    private ScanReader(SourceReaderContext context, TableAccess table, String scan, int columns,
-            BatchRecords.Memory memory, AtomicReference<SplitFetcher> fetcher) {
+    private ScanReader(SourceReaderContext context, TableSource.Scan scan, BatchRecords.Memory memory,
+            AtomicReference<SplitFetcher> fetcher) {
         super(() -> {
-            fetcher.set(new SplitFetcher(table, scan, columns, memory));
+            fetcher.set(new SplitFetcher(scan, memory));
             return fetcher.get();
         }, (row, output, progress) -> {
             output.collect(row);

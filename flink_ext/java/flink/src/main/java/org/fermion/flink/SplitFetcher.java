@@ -16,19 +16,15 @@ import org.fermion.worker.PythonWorker;
 
 /** Reads one split after the other with a worker of its own. */
 final class SplitFetcher implements SplitReader<RowData, FermionSplit> {
-    private final TableAccess table;
-    private final String scan;
-    private final int columns;
+    private final TableSource.Scan scan;
     private final BatchRecords.Memory memory;
     private final Deque<FermionSplit> splits = new ArrayDeque<>();
     private volatile PythonWorker worker;
     private volatile boolean isAborted;
     private ArrowStreamReader stream;
 
-    SplitFetcher(TableAccess table, String scan, int columns, BatchRecords.Memory memory) {
-        this.table = table;
+    SplitFetcher(TableSource.Scan scan, BatchRecords.Memory memory) {
         this.scan = scan;
-        this.columns = columns;
         this.memory = memory;
     }
 
@@ -48,7 +44,7 @@ final class SplitFetcher implements SplitReader<RowData, FermionSplit> {
             throw worker.ended(error instanceof IOException cause ? cause : new IOException(error));
         }
         if (isLoaded) {
-            return BatchRecords.of(split.splitId(), stream.getVectorSchemaRoot(), columns, memory);
+            return BatchRecords.of(split.splitId(), stream.getVectorSchemaRoot(), scan.columns(), memory);
         }
         closeStream();
         splits.poll();
@@ -57,13 +53,12 @@ final class SplitFetcher implements SplitReader<RowData, FermionSplit> {
 
     private void open(FermionSplit split) throws IOException {
         if (worker == null) {
-            worker = table.command().start();
+            worker = scan.table().command().start();
             if (isAborted) {
                 worker.close();
             }
         }
-        ObjectNode request = table.request("read");
-        request.setAll(TableAccess.jsonObject(scan));
+        ObjectNode request = scan.request("read");
         request.setAll(TableAccess.jsonObject(split.request()));
         request.put("skip", split.emitted());
         JsonNode answer = worker.call(request);

@@ -2,8 +2,6 @@ package org.fermion.flink;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -20,7 +18,6 @@ import java.util.stream.Stream;
 import org.apache.flink.api.connector.source.SourceEvent;
 import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
-import org.apache.flink.core.io.SimpleVersionedSerializer;
 import org.apache.flink.util.FlinkRuntimeException;
 import org.fermion.worker.PythonWorker;
 import org.slf4j.Logger;
@@ -40,7 +37,8 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
     private static final long NONE = -1;
 
     private final SplitEnumeratorContext<FermionSplit> context;
-    private final StreamSource source;
+    private final TableSource.Scan scan;
+    private final StreamSettings settings;
     private final TreeMap<Long, FermionSplit> waiting = new TreeMap<>();
     private final Map<Integer, Map<String, FermionSplit>> held = new HashMap<>();
     private final Set<Integer> asking = new LinkedHashSet<>();
@@ -58,9 +56,11 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
     private PythonWorker worker;
     private boolean isClosed;
 
-    StreamEnumerator(SplitEnumeratorContext<FermionSplit> context, StreamSource source, Position position) {
+    StreamEnumerator(SplitEnumeratorContext<FermionSplit> context, TableSource.Scan scan, StreamSettings settings,
+            Position position) {
         this.context = context;
-        this.source = source;
+        this.scan = scan;
+        this.settings = settings;
         if (position != null && position.snapshot != NONE) {
             isAwaiting = true;
             snapshot = position.snapshot;
@@ -84,7 +84,7 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
         if (snapshot == NONE) {
             context.callAsync(this::planFirst, this::planned);
         }
-        long millis = source.settings.pollMillis();
+        long millis = settings.pollMillis();
         context.callAsync(this::planMore, this::planned, millis, millis);
     }
 
@@ -93,21 +93,15 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
             throw new IOException("the source was closed");
         }
         if (worker == null) {
-            worker = source.table.command().start();
+            worker = scan.table().command().start();
         }
         return worker;
     }
 
-    private ObjectNode request(String operation) {
-        ObjectNode request = source.table.request(operation);
-        request.setAll(TableAccess.jsonObject(source.scan));
-        return request;
-    }
-
     private JsonNode planFirst() throws IOException {
-        ObjectNode request = request("begin");
-        request.set("version", TableAccess.jsonObject(source.version));
-        request.put("mode", source.settings.mode()).put("consumer", source.settings.consumer());
+        ObjectNode request = scan.request("begin");
+        request.set("version", TableAccess.jsonObject(scan.version()));
+        request.put("mode", settings.mode()).put("consumer", settings.consumer());
         request.put("tasks_min", SPLITS_PER_READER * context.currentParallelism());
         return worker().call(request);
     }
@@ -117,13 +111,13 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
         if (start == NONE || isFull) {
             return null;
         }
-        ObjectNode request = request("plan_changes").put("start", start);
+        ObjectNode request = scan.request("plan_changes").put("start", start);
         return ((ObjectNode) worker().call(request)).put("start", start);
     }
 
     private void planned(JsonNode plan, Throwable error) {
         if (error != null) {
-            throw new FlinkRuntimeException(source.table.path() + ": " + error.getMessage(), error);
+            throw new FlinkRuntimeException(scan.table().path() + ": " + error.getMessage(), error);
         }
         if (plan == null) {
             return;
@@ -139,11 +133,7 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
     private void addFirst(JsonNode plan) {
         snapshot = plan.get("snapshot").asLong();
         for (JsonNode split : plan.get("splits")) {
-            ObjectNode request = TableAccess.JSON.createObjectNode();
-            request.set("snapshot", plan.get("snapshot"));
-            request.set("schema", plan.get("schema"));
-            request.set("split", split);
-            add(request, new FermionSplit.Place(phase, -1, snapshot));
+            add(FermionSplit.of(plan, split, sequence, new FermionSplit.Place(phase, -1, snapshot)));
         }
     }
 
@@ -156,16 +146,17 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
                 phase++;
             }
             ObjectNode request = TableAccess.JSON.createObjectNode().put("op", "read_changes")
-                    .put("start", snapshot).put("end", end).put("deletes", source.settings.deletesToRead());
+                    .put("start", snapshot).put("end", end).put("deletes", settings.deletesToRead());
             request.set("places", group.get("places"));
             int owner = group.get("places").get(0).asText().hashCode() & Integer.MAX_VALUE;
-            add(request, new FermionSplit.Place(phase, owner, snapshot));
+            FermionSplit.Place place = new FermionSplit.Place(phase, owner, snapshot);
+            add(new FermionSplit("split-" + sequence, sequence, request.toString(), 0, place));
         }
         snapshot = end;
     }
 
-    private void add(ObjectNode request, FermionSplit.Place place) {
-        waiting.put(sequence, new FermionSplit("split-" + sequence, sequence, request.toString(), 0, place));
+    private void add(FermionSplit split) {
+        waiting.put(sequence, split);
         sequence++;
     }
 
@@ -209,7 +200,7 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
     }
 
     private void openNextPhase() {
-        if (!waiting.isEmpty() && isRead() && (isSettled || !source.settings.hasCheckpoints())) {
+        if (!waiting.isEmpty() && isRead() && (isSettled || !settings.hasCheckpoints())) {
             open = waiting.firstEntry().getValue().place().phase();
         }
     }
@@ -267,13 +258,13 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
         }
         Map.Entry<Long, Long> position = positions.floorEntry(checkpoint);
         positions.headMap(checkpoint, true).clear();
-        String consumer = source.settings.consumer();
+        String consumer = settings.consumer();
         if (consumer != null && position != null && position.getValue() != NONE) {
-            ObjectNode request = source.table.request("record_consumer")
+            ObjectNode request = scan.table().request("record_consumer")
                     .put("consumer", consumer).put("snapshot", position.getValue());
             context.callAsync(() -> worker().call(request), (answer, error) -> {
                 if (error != null) { // the next checkpoint says it again
-                    LOG.warn("{}: consumer '{}' was not recorded", source.table.path(), consumer, error);
+                    LOG.warn("{}: consumer '{}' was not recorded", scan.table().path(), consumer, error);
                 }
             });
         }
@@ -287,42 +278,17 @@ final class StreamEnumerator implements SplitEnumerator<FermionSplit, StreamEnum
         }
     }
 
-    /** Writes the state of checkpoints. */
-    static final class Serializer implements SimpleVersionedSerializer<Position> {
-        @Override
-        public int getVersion() {
-            return 1;
-        }
+    static void write(DataOutputStream out, Position position) throws IOException {
+        out.writeLong(position.snapshot);
+        out.writeLong(position.sequence);
+        out.writeLong(position.phase);
+        out.writeLong(position.open);
+        out.writeUTF(position.order);
+        State.writeSplits(out, position.waiting);
+    }
 
-        @Override
-        public byte[] serialize(Position position) throws IOException {
-            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-            DataOutputStream out = new DataOutputStream(bytes);
-            out.writeLong(position.snapshot);
-            out.writeLong(position.sequence);
-            out.writeLong(position.phase);
-            out.writeLong(position.open);
-            out.writeUTF(position.order);
-            out.writeInt(position.waiting.size());
-            for (FermionSplit split : position.waiting) {
-                FermionSplit.write(out, split);
-            }
-            return bytes.toByteArray();
-        }
-
-        @Override
-        public Position deserialize(int version, byte[] bytes) throws IOException {
-            DataInputStream in = new DataInputStream(new ByteArrayInputStream(bytes));
-            long snapshot = in.readLong();
-            long sequence = in.readLong();
-            long phase = in.readLong();
-            long open = in.readLong();
-            String order = in.readUTF();
-            List<FermionSplit> waiting = new ArrayList<>();
-            for (int left = in.readInt(); left > 0; left--) {
-                waiting.add(FermionSplit.read(in));
-            }
-            return new Position(snapshot, sequence, phase, open, order, waiting);
-        }
+    static Position read(DataInputStream in) throws IOException {
+        return new Position(in.readLong(), in.readLong(), in.readLong(), in.readLong(), in.readUTF(),
+                State.readSplits(in));
     }
 }

@@ -16,8 +16,8 @@ final class StreamReader extends ScanReader {
     private final List<FermionSplit> restored = new ArrayList<>();
     private boolean isStarted;
 
-    StreamReader(SourceReaderContext context, TableAccess table, String scan, int columns) {
-        super(context, table, scan, columns);
+    StreamReader(SourceReaderContext context, TableSource.Scan scan) {
+        super(context, scan);
     }
 
     /** What a reader had when it began; it has nothing any more once the answer has come. */

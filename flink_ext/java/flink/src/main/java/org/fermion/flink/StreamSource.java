@@ -2,47 +2,22 @@ package org.fermion.flink;
 
 import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.api.connector.source.Boundedness;
-import org.apache.flink.api.connector.source.Source;
 import org.apache.flink.api.connector.source.SourceReader;
 import org.apache.flink.api.connector.source.SourceReaderContext;
 import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
-import org.apache.flink.api.java.typeutils.ResultTypeQueryable;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
 import org.apache.flink.table.data.RowData;
 
 /** The rows of a snapshot, and then its changes. */
-final class StreamSource
-        implements Source<RowData, FermionSplit, StreamEnumerator.Position>, ResultTypeQueryable<RowData> {
+final class StreamSource extends TableSource<StreamEnumerator.Position> {
     private static final long serialVersionUID = 1L;
 
-    final TableAccess table;
-    final String scan;
-    final String version;
-    final StreamSettings settings;
-    private final int columns;
-    private final TypeInformation<RowData> type;
+    private final StreamSettings settings;
 
-    /**
-     * A source.
-     *
-     * @param scan fields of all requests, a JSON object: columns and filters
-     * @param version where it begins, a JSON object
-     * @param columns how many columns rows have, beside their kind
-     */
-    StreamSource(TableAccess table, String scan, String version, StreamSettings settings, int columns,
-            TypeInformation<RowData> type) {
-        this.table = table;
-        this.scan = scan;
-        this.version = version;
+    StreamSource(Scan scan, StreamSettings settings, TypeInformation<RowData> type) {
+        super(scan, type);
         this.settings = settings;
-        this.columns = columns;
-        this.type = type;
-    }
-
-    @Override
-    public TypeInformation<RowData> getProducedType() {
-        return type;
     }
 
     @Override
@@ -52,28 +27,17 @@ final class StreamSource
 
     @Override
     public SourceReader<RowData, FermionSplit> createReader(SourceReaderContext context) {
-        return new StreamReader(context, table, scan, columns);
+        return new StreamReader(context, scan);
     }
 
     @Override
-    public SplitEnumerator<FermionSplit, StreamEnumerator.Position> createEnumerator(
-            SplitEnumeratorContext<FermionSplit> context) {
-        return new StreamEnumerator(context, this, null);
-    }
-
-    @Override
-    public SplitEnumerator<FermionSplit, StreamEnumerator.Position> restoreEnumerator(
+    SplitEnumerator<FermionSplit, StreamEnumerator.Position> enumerator(
             SplitEnumeratorContext<FermionSplit> context, StreamEnumerator.Position position) {
-        return new StreamEnumerator(context, this, position);
-    }
-
-    @Override
-    public SimpleVersionedSerializer<FermionSplit> getSplitSerializer() {
-        return new FermionSplit.Serializer();
+        return new StreamEnumerator(context, scan, settings, position);
     }
 
     @Override
     public SimpleVersionedSerializer<StreamEnumerator.Position> getEnumeratorCheckpointSerializer() {
-        return new StreamEnumerator.Serializer();
+        return new State<>(StreamEnumerator::write, StreamEnumerator::read);
     }
 }

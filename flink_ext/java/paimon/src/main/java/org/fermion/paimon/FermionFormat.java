@@ -30,7 +30,7 @@ final class FermionFormat extends FileFormat {
 
     @Override
     public void validateDataFields(RowType type) {
-        ArrowRows.schema(type); // every type of Paimon has a counterpart; those of later versions have none
+        PaimonRows.schema(type); // every type of Paimon has a counterpart; those of later versions have none
     }
 
     @Override

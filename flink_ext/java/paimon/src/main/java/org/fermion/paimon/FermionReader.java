@@ -6,18 +6,27 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
+import org.apache.paimon.data.Blob;
+import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
+import org.apache.paimon.data.columnar.ColumnarRow;
 import org.apache.paimon.format.FormatReaderFactory;
 import org.apache.paimon.fs.Path;
 import org.apache.paimon.reader.FileRecordIterator;
 import org.apache.paimon.reader.FileRecordReader;
+import org.apache.paimon.types.DataTypeRoot;
 import org.apache.paimon.types.RowType;
 import org.apache.paimon.utils.RoaringBitmap32;
+import org.fermion.arrow.ArrowColumn;
 import org.fermion.worker.PythonWorker;
 
 /** The rows of one file: those that a filter may select, among those that are selected by position. */
@@ -26,10 +35,12 @@ final class FermionReader implements FileRecordReader<InternalRow> {
     private final PythonWorker worker;
     private final Path path;
     private final RowType type;
+    private final boolean hasBlobs;
     private final BufferAllocator memory = new RootAllocator();
     private final ArrowStreamReader stream;
     /** A copy of a file that is not local; null: there is none. */
     private final java.nio.file.Path copy;
+    private final Set<Batch> lent = new HashSet<>();
     private boolean isAtEnd;
     private boolean isClosed;
 
@@ -38,6 +49,7 @@ final class FermionReader implements FileRecordReader<InternalRow> {
         this.workers = workers;
         this.path = context.filePath();
         this.type = type;
+        hasBlobs = type.getFieldTypes().stream().anyMatch(each -> each.getTypeRoot() == DataTypeRoot.BLOB);
         copy = isLocal(path) ? null : localCopy(context);
         PythonWorker taken = null;
         try {
@@ -108,7 +120,9 @@ final class FermionReader implements FileRecordReader<InternalRow> {
         } catch (IOException error) {
             throw worker.ended(error);
         }
-        return new Batch(stream.getVectorSchemaRoot());
+        Batch batch = new Batch(stream.getVectorSchemaRoot());
+        lent.add(batch);
+        return batch;
     }
 
     @Override
@@ -117,6 +131,7 @@ final class FermionReader implements FileRecordReader<InternalRow> {
             return; // somebody else may have the worker by now
         }
         isClosed = true;
+        List.copyOf(lent).forEach(Batch::releaseBatch);
         stream.close(false);
         memory.close();
         if (isAtEnd) {
@@ -135,20 +150,36 @@ final class FermionReader implements FileRecordReader<InternalRow> {
 
     /** Rows of one batch, with their positions in the file. */
     private final class Batch implements FileRecordIterator<InternalRow> {
-        private final ArrowRows rows;
+        private final List<FieldVector> vectors;
+        private final ColumnarRow row;
         private final BigIntVector positions;
-        private final int count;
         private int next;
 
         Batch(VectorSchemaRoot root) {
-            rows = new ArrowRows(root, type);
-            positions = (BigIntVector) root.getVector(ArrowRows.POSITION);
-            count = root.getRowCount();
+            vectors = ArrowColumn.taken(root, memory);
+            row = new ColumnarRow(PaimonColumn.of(vectors, type.getFields(), true));
+            positions = (BigIntVector) vectors.get(vectors.size() - 1);
         }
 
         @Override
         public InternalRow next() {
-            return next < count ? rows.row(next++) : null;
+            if (next >= positions.getValueCount()) {
+                return null;
+            }
+            row.setRowId(next++);
+            return hasBlobs ? withBlobs() : row;
+        }
+
+        /** A copy: Paimon's row would take BLOBs for descriptors of other files, but here they are data. */
+        private InternalRow withBlobs() {
+            GenericRow copy = new GenericRow(type.getFieldCount());
+            for (int at = 0; at < type.getFieldCount(); at++) {
+                boolean isBlob = type.getTypeAt(at).getTypeRoot() == DataTypeRoot.BLOB && !row.isNullAt(at);
+                copy.setField(at, isBlob
+                        ? Blob.fromData(row.getBinary(at))
+                        : InternalRow.createFieldGetter(type.getTypeAt(at), at).getFieldOrNull(row));
+            }
+            return copy;
         }
 
         @Override
@@ -162,6 +193,9 @@ final class FermionReader implements FileRecordReader<InternalRow> {
         }
 
         @Override
-        public void releaseBatch() {}
+        public void releaseBatch() {
+            lent.remove(this);
+            vectors.forEach(FieldVector::close);
+        }
     }
 }

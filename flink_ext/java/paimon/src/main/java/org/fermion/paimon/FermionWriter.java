@@ -8,11 +8,12 @@ import java.nio.file.Path;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.FieldVector;
-import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.format.FormatWriter;
 import org.apache.paimon.fs.PositionOutputStream;
+import org.apache.paimon.types.DataType;
 import org.apache.paimon.types.RowType;
+import org.fermion.arrow.ArrowRows;
 import org.fermion.worker.PythonWorker;
 
 /**
@@ -30,9 +31,7 @@ final class FermionWriter implements FormatWriter {
     private final PositionOutputStream out;
     private final Path file;
     private final BufferAllocator memory = new RootAllocator();
-    private final VectorSchemaRoot root;
-    private final ArrowRows rows;
-    private int count;
+    private final ArrowRows<DataType> rows;
     private long bytes;
     private boolean isSound = true;
     private boolean isClosed;
@@ -41,8 +40,7 @@ final class FermionWriter implements FormatWriter {
     FermionWriter(WorkerPool workers, PositionOutputStream out, RowType type, String profile) throws IOException {
         this.workers = workers;
         this.out = out;
-        root = VectorSchemaRoot.create(ArrowRows.schema(type), memory);
-        rows = new ArrowRows(root, type);
+        rows = new ArrowRows<>(PaimonRows.schema(type), type, new PaimonRows(), memory);
         file = Files.createTempFile("paimon-", ".fermion");
         PythonWorker taken = null;
         try {
@@ -61,30 +59,27 @@ final class FermionWriter implements FormatWriter {
 
     @Override
     public void addElement(InternalRow row) throws IOException {
-        rows.set(count++, row);
-        if (count == ROWS_MAX || count % ROWS_CHECKED == 0 && buffered() > BYTES_MAX) {
+        rows.add(row);
+        if (rows.rows() == ROWS_MAX || rows.rows() % ROWS_CHECKED == 0 && buffered() > BYTES_MAX) {
             send();
         }
     }
 
     private long buffered() {
-        root.setRowCount(count);
-        return root.getFieldVectors().stream().mapToLong(FieldVector::getBufferSize).sum();
+        return rows.batch().getFieldVectors().stream().mapToLong(FieldVector::getBufferSize).sum();
     }
 
     private void send() throws IOException {
-        root.setRowCount(count);
         isSound = false;
-        worker.send(PythonWorker.request("batch"), root);
+        worker.send(PythonWorker.request("batch"), rows.batch());
         bytes = worker.answer().get("bytes").asLong();
         isSound = true;
-        root.clear();
-        count = 0;
+        rows.clear();
     }
 
     @Override
     public boolean reachTargetSize(boolean isSuggested, long target) {
-        return isSuggested && bytes + count > 0 && bytes >= target;
+        return isSuggested && bytes + rows.rows() > 0 && bytes >= target;
     }
 
     @Override
@@ -113,7 +108,7 @@ final class FermionWriter implements FormatWriter {
     }
 
     private void release(PythonWorker used, boolean isDone) throws IOException {
-        root.close();
+        rows.close();
         memory.close();
         if (used != null && isDone) {
             workers.giveBack(used);

@@ -28,14 +28,13 @@ final class WorkerDaemon {
 
     private final WorkerCommand command;
     private final Process process;
-    private final Path log;
     private final UnixDomainSocketAddress address;
     private int users;
     private int started;
 
     private WorkerDaemon(WorkerCommand command) throws IOException {
         this.command = command;
-        log = Files.createTempFile("fermion-daemon-", ".log");
+        Path log = Files.createTempFile("fermion-daemon-", ".log");
         try {
             ProcessBuilder builder = new ProcessBuilder(command.python(), "-m", "flink_ext.daemon", command.module());
             // They are about the JVM's own Python, as PyFlink's workers: this is another environment.
@@ -49,8 +48,9 @@ final class WorkerDaemon {
         BufferedReader said = new BufferedReader(
                 new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
         String ready = said.readLine();
+        String why = ready == null ? logged(log) : "";
+        Files.deleteIfExists(log); // now, as nobody would if this JVM were killed; workers have logs of their own
         if (ready == null) {
-            String why = logged(log);
             end();
             throw new IOException(command.line() + " ended before it was ready:\n" + why + advice());
         }
@@ -130,7 +130,6 @@ final class WorkerDaemon {
         } catch (IOException error) {
             process.destroyForcibly();
         } finally {
-            log.toFile().delete();
             removeFolder();
         }
     }
