@@ -20,6 +20,7 @@ from fermion_table.metadata.manifest import Entry, field_id_runs
 from fermion_table.schema.field_widening import narrowed, ranges_lost
 from fermion_table.schema.key_options import made_null
 from fermion_table.schema.schema import Field, TableSchema, has_buckets
+from fermion_table.schema.selection import BATCH_NAMES
 
 
 def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) -> str | None:
@@ -34,6 +35,12 @@ def misfit(written: TableSchema, schema: TableSchema, entries: Sequence[Entry]) 
         return f"column {replaced!r} was dropped, and another one of its name was added"
     if not {each.id for each in written.fields}.intersection(each.id for each in schema.fields):
         return "none of its columns is left"
+    virtual = [name for name in BATCH_NAMES if name in schema.by_name]
+    if virtual and any(entry.batch is not None for entry in entries):
+        return (
+            f"column {virtual[0]!r} has the name of a virtual column of batches now, and the new "
+            "files hold batches"
+        )
     for path, before, now in narrowed(written.fields, schema.fields):
         if not all(entry.is_all_null(before.id) for entry in entries):
             return (

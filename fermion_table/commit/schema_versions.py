@@ -22,7 +22,7 @@ from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema.changes import Change, apply_changes, merge_columns
 from fermion_table.schema.field_widening import ranges_lost
 from fermion_table.schema.schema import TableSchema, has_buckets
-from fermion_table.schema.selection import BATCH_COLUMNS
+from fermion_table.schema.selection import BATCH_NAMES
 from fermion_table.storage.store import AtomicStore
 
 ChangesFor = Callable[[Snapshot, TableSchema], Sequence[Change]]
@@ -127,8 +127,7 @@ def _check_batch_columns(
 
 def _batch_columns(current: TableSchema, schema: TableSchema) -> list[str]:
     """The names of virtual columns of batches that columns get."""
-    virtual = {field.name for field in BATCH_COLUMNS}
-    return [name for name in schema.names if name in virtual and name not in current.names]
+    return [each for each in BATCH_NAMES if each in schema.by_name and each not in current.by_name]
 
 
 def _is_in_batches(entry: Entry) -> bool:

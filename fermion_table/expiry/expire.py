@@ -218,8 +218,10 @@ def _plan_run(
     kept = policy.first_kept([each for each in times_ms if each[0] >= there])
     if left is not None:
         kept = min(kept, _moved_to(store, left, newest))
-    needed = consumers.first_needed(store, branch, policy.silent_since)
-    kept = kept if needed is None else min(kept, max(there, needed))
+    positions = list(consumers.positions(store))
+    over = [each for each in positions if consumers.is_over(each, policy.silent_since)]
+    needed = [each.snapshot_id for each in positions if each.branch == branch and each not in over]
+    kept = min(kept, max(there, min(needed))) if needed else kept
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
     still_recorded = [each for each in times_ms if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
@@ -248,7 +250,7 @@ def _plan_run(
     )
     return _Run(
         snapshots=max(0, kept - there),
-        consumers=consumers.forgotten(store, policy.silent_since),
+        consumers=[each.path for each in over],
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
         objects={path: size for path, size in before.items() if path not in alive},
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],

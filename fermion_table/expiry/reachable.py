@@ -110,8 +110,9 @@ def live_objects(
             _add_state(store, live, snapshot, schema_paths)
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
-        first = max(left_after, pointers.first_kept(store, name), earliest if name == branch else 0)
-        recorded = max(left_after, pointers.first_recorded(store, name))
+        marks = pointers.marks(store, name)
+        first = max(left_after, *(each.kept for each in marks), earliest if name == branch else 0)
+        recorded = max(left_after, *(each.recorded for each in marks))
         if name == branch:
             recorded = max(recorded, earliest_changelog)
         newest = latest_listed(store, branch=name)

@@ -70,20 +70,8 @@ def list_consumers(store: AtomicStore) -> list[Consumer]:
 
     Raises CorruptMetadata, UnsupportedFeature: A file is no position of a consumer.
     """
-    last = {consumer.name: consumer for consumer in sorted(_positions(store), key=_time)}
+    last = {consumer.name: consumer for consumer in sorted(positions(store), key=_time)}
     return [last[name] for name in sorted(last)]
-
-
-def first_needed(store: AtomicStore, branch: str, since_ms: int | None) -> int | None:
-    """The first snapshot of a branch that some consumer needs; None: none needs any.
-
-    since_ms: Consumers that have said nothing since then don't count.
-    Raises CorruptMetadata, UnsupportedFeature: A file is no position of a consumer: then what is
-        needed is not known.
-    """
-    found = (each for each in _positions(store) if each.branch == branch)
-    wanted = [each.snapshot_id for each in found if not is_over(each, since_ms)]
-    return min(wanted, default=None)
 
 
 def is_over(consumer: Consumer, since_ms: int | None) -> bool:
@@ -99,7 +87,7 @@ def record(store: AtomicStore, name: str, snapshot: Snapshot) -> Consumer:
     Raises VersionNotFound: The snapshot has expired.
     """
     directory = consumer_directory(name)
-    before = sorted(_positions(store, directory), key=_time)
+    before = sorted(positions(store, directory), key=_time)
     now = max([now_ms(), *(each.updated_ms + 1 for each in before)])
     consumer = Consumer(
         format=CONSUMER_FORMAT,
@@ -135,7 +123,7 @@ def delete(store: AtomicStore, name: str) -> None:
 
     Raises InvalidArgumentError: There is no such consumer.
     """
-    found = list(_positions(store, consumer_directory(name)))
+    found = list(positions(store, consumer_directory(name)))
     if not found:
         known = ", ".join(repr(each.name) for each in list_consumers(store)) or "none"
         raise InvalidArgumentError(f"{store.location}: no consumer {name!r}; there are: {known}")
@@ -143,12 +131,11 @@ def delete(store: AtomicStore, name: str) -> None:
         store.delete(each.path)
 
 
-def forgotten(store: AtomicStore, since_ms: int | None) -> list[str]:
-    """The files of consumers that have said nothing since a time."""
-    return [each.path for each in _positions(store) if is_over(each, since_ms)]
+def positions(store: AtomicStore, directory: str = CONSUMER_DIRECTORY) -> Iterator[Consumer]:
+    """All positions that are stored, also older ones of a consumer.
 
-
-def _positions(store: AtomicStore, directory: str = CONSUMER_DIRECTORY) -> Iterator[Consumer]:
+    Raises CorruptMetadata, UnsupportedFeature: A file is no position of a consumer.
+    """
     for item in list(store.list(directory)):
         if item.path.endswith(".json") and not is_temporary(item.path):
             try:

@@ -13,7 +13,7 @@ from fermion_table.metadata.manifest import Entry, check_layouts
 from fermion_table.planning.split import ReadRequest
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema
-from fermion_table.schema.selection import BATCH_COLUMNS, BATCH_ID, INDEX_IN_BATCH
+from fermion_table.schema.selection import BATCH_COLUMNS, BATCH_NAMES, INDEX_IN_BATCH
 from fermion_table.storage.store import AtomicStore, access_of
 
 
@@ -40,7 +40,7 @@ def whole_batches(
     schema: Of ``rows``.
     """
     place = schema.get_field_index(INDEX_IN_BATCH.name)
-    names = [name for name in schema.names if name not in (BATCH_ID.name, INDEX_IN_BATCH.name)]
+    names = [name for name in schema.names if name not in BATCH_NAMES]
     plain = pa.schema([schema.field(name) for name in names])
     source = iter(rows)
     left = pa.RecordBatch.from_pylist([], schema=plain)

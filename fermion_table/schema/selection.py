@@ -15,6 +15,7 @@ from fermion_table.schema.schema import KIND_COLUMN, Field, Path, PathLike, Tabl
 BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
 INDEX_IN_BATCH = Field(id=-2, name="index_in_batch", stored_type="int64")
 BATCH_COLUMNS = (BATCH_ID, INDEX_IN_BATCH)
+BATCH_NAMES = (BATCH_ID.name, INDEX_IN_BATCH.name)
 """Columns that files in batch mode have besides the table's own; null in other files."""
 ROW_ID = Field(id=-3, name="_row_id", stored_type="int64")
 """Tells a row from all others that the table ever had; a row that is rewritten gets another."""

@@ -24,6 +24,7 @@ from spark_ext.jobs.program import (
     source,
     storage_options,
 )
+from spark_ext.writing.append import flat_changes
 from spark_ext.writing.job import FrameOptions
 
 
@@ -43,6 +44,12 @@ def parser() -> argparse.ArgumentParser:
         help="the column that says what each row is: insert, update_preimage, update_postimage or "
         "delete (default: all are insertions)",
     )
+    made.add_argument(
+        "--change-format",
+        choices=["debezium"],
+        help="the rows are changes as Debezium gives them, and the column of --change-type says c, "
+        "r, u or d (default: op)",
+    )
     add_schema_mode(made)
     add_commit(made)
     return made
@@ -58,11 +65,16 @@ def upsert(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         frame_options = FrameOptions(
             change_type=options.change_type, schema_mode=options.schema_mode
         )
+        if options.change_format is not None:
+            frame, frame_options = flat_changes(
+                frame, frame_options, options.change_format, table.schema
+            )
         return planned(options.path, frame, table, frame_options)
     snapshot = spark_ext.upsert(
         frame,
         options.path,
         change_type=options.change_type,
+        format=options.change_format,
         schema_mode=options.schema_mode,
         **commit_of(options),
         storage_options=access,

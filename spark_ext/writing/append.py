@@ -184,11 +184,11 @@ def upsert(
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     required_key(table.schema, table.location, "upsert")
     if format is not None:
-        df, options = _flat_changes(df, options, format, table.schema)
+        df, options = flat_changes(df, options, format, table.schema)
     return _appended(df, table, options, metadata)
 
 
-def _flat_changes(
+def flat_changes(
     df: DataFrame, options: FrameOptions, format: str, schema: TableSchema
 ) -> tuple[DataFrame, FrameOptions]:
     """Changes of another system as rows with change types, in their order."""

@@ -60,6 +60,7 @@ DATA_DECIDE = {
 }
 """Any text has the right form: whether it names something is the table's or the source's to say."""
 WRONG: dict[str, list[str]] = {
+    "change_format": ["avro"],
     "commit_identifier": ["5"],  # without a user
     "commit_user": ["me"],  # without an identifier
     "compression": ["banana"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -178,3 +179,21 @@ def test_the_program_upserts_files(spark, table_path, tmp_path, monkeypatch, cap
     assert rows(table) == {(DAYS[1], 2): 5}
     assert "rows added" in capsys.readouterr().out
     assert job.main([str(table_path), str(source), "--schema", "x ("]) == 1
+
+
+def test_the_job_takes_changes_of_debezium(spark, table_path, tmp_path, monkeypatch, capsys):
+    """A dry run names the columns of the rows, not those of the envelopes."""
+    monkeypatch.setattr(program, "_start", lambda name, options: spark)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    table = Table.create(table_path, {"id": [1, 2], "name": ["a", "b"]}, primary_key="id")
+    source = tmp_path / "changes.jsonl"
+    changes = [
+        {"op": "u", "before": None, "after": {"id": 1, "name": "A"}},
+        {"op": "d", "before": {"id": 2, "name": "b"}, "after": None},
+    ]
+    source.write_text("".join(json.dumps(change) + "\n" for change in changes))
+    given = [str(table_path), str(source), "--format", "json", "--change-format", "debezium"]
+    assert job.main([*given, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == ["id", "name"]
+    assert job.main(given) == 0
+    assert Table.open(table.location).to_arrow().to_pylist() == [{"id": 1, "name": "A"}]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fermion.errors import InvalidArgumentError
+from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import Table
 from fermion_table.commit.commit import Commit
 
@@ -49,6 +49,32 @@ def test_tables_without_batches_may_have_columns_of_these_names(
     table.rename_column("b", name)
     table.append({"a": [3], name: [4]})
     assert table.scan().to_arrow().to_pydict() == {"a": [1, 3], name: [2, 4]}
+
+
+@pytest.mark.parametrize("name", VIRTUAL)
+@pytest.mark.parametrize("is_added", [False, True])
+def test_bug_a_batch_was_appended_under_the_schema_from_before_a_column_had_such_a_name(
+    table_path: Path, name: str, is_added: bool
+) -> None:
+    """By an object that is behind, by a transaction, and by the merge of a branch."""
+    table = Table.create(table_path, pa.schema({"a": pa.int64(), "b": pa.int64()}))
+    table.branches.create("dev")
+    Table.open(table_path, branch="dev").append_batch(1, {"a": [1], "b": [2]})
+    behind = Table.open(table_path)
+    transaction = Table.open(table_path).transaction()
+    transaction.append_batches([(1, {"a": [1], "b": [2]})])
+    if is_added:
+        table.add_columns(pa.schema({name: pa.int64()}))
+    else:
+        table.rename_column("b", name)
+    for appended in (
+        lambda: behind.append_batch(1, {"a": [1], "b": [2]}),
+        transaction.commit,
+        lambda: table.branches.merge("dev"),
+    ):
+        with pytest.raises(FermionError, match=f"'{name}' has .*batch|b: int64: not in the table"):
+            appended()
+    assert table.refresh().totals.rows == 0
 
 
 @pytest.mark.parametrize("name", VIRTUAL)

@@ -22,7 +22,7 @@ from fermion_table.storage.paths import data_path, unique_name
 from tests.kit.stores import WrappedStore
 
 ID = pa.schema([("id", pa.int64())])
-IDLE_CALLS = {"exists": 10, "list": 38, "read": 31}  # two list the consumers
+IDLE_CALLS = {"exists": 10, "list": 35, "read": 29}
 AT_ONCE = {"snapshot_age": "1 ms", "snapshots_min": 1, "orphan_age": "1 ms"}
 
 
