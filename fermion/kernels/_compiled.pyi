@@ -41,21 +41,14 @@ from fermion.kernels._compiled_picks import wanted_texts as wanted_texts
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer.
 
-    Parameters
-    ----------
-    seed
-        The checksum of the bytes before these: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
-    portable
-        Use the table even where the processor has an instruction (for tests).
+    seed: The checksum of the bytes before these: ``crc32c(b, crc32c(a)) == crc32c(a + b)``.
+    portable: Use the table even where the processor has an instruction (for tests).
     """
 
 def count_bits(data: np.ndarray, start: int, count: int) -> int:
     """How many of the bits ``start`` to ``start + count`` (exclusive) are set.
 
-    Parameters
-    ----------
-    data
-        ``uint8``, least significant bit first.
+    data: ``uint8``, least significant bit first.
     """
 
 def copy_bits(
@@ -63,10 +56,7 @@ def copy_bits(
 ) -> None:
     """Copy ``count`` bits from one bit position to another; other bits of ``out`` stay.
 
-    Parameters
-    ----------
-    source, out
-        ``uint8``, least significant bit first; they must not overlap.
+    source, out: ``uint8``, least significant bit first; they must not overlap.
     """
 
 def page_bounds(
@@ -84,19 +74,12 @@ def page_bounds(
     float64 and mapped to their place in its total order, a zero as -0.0 for a minimum and +0.0
     for a maximum. NaNs and null slots do not take part.
 
-    Parameters
-    ----------
-    values
-        Any number dtype, float16 and datetime64 included, shape (n,).
-    bits
-        ``uint8``, packed, 1 is valid; None where all are valid.
-    cuts
-        ``int64``, shape (pages + 1,): page p holds slots ``cuts[p]`` to ``cuts[p + 1]``.
-    mins, maxs
-        ``int64``, shape (pages,), written: the bounds, or 2**63 - 1 and -2**63 for a page without
-        any comparable value.
-    nulls, nans
-        ``int64``, shape (pages,), written: slots that are null; valid slots that are NaN.
+    values: Any number dtype, float16 and datetime64 included, shape (n,).
+    bits: ``uint8``, packed, 1 is valid; None where all are valid.
+    cuts: ``int64``, shape (pages + 1,): page p holds slots ``cuts[p]`` to ``cuts[p + 1]``.
+    mins, maxs: ``int64``, shape (pages,), written: the bounds, or 2**63 - 1 and -2**63 for a page
+        without any comparable value.
+    nulls, nans: ``int64``, shape (pages,), written: slots that are null; valid slots that are NaN.
     """
 
 def page_bounds_binary(
@@ -110,30 +93,19 @@ def page_bounds_binary(
 ) -> None:
     """The first smallest and first greatest byte string of each page.
 
-    Parameters
-    ----------
-    offsets, data
-        ``int64`` of shape (n + 1,), and ``uint8``: value i is ``data[offsets[i]:offsets[i + 1]]``.
-    bits, cuts, nulls
-        As in `page_bounds`.
-    min_index, max_index
-        ``int64``, shape (pages,), written: slot numbers, -1 where all slots are null.
+    offsets, data: ``int64`` of shape (n + 1,), and ``uint8``: value i is
+        ``data[offsets[i]:offsets[i + 1]]``.
+    bits, cuts, nulls: As in `page_bounds`.
+    min_index, max_index: ``int64``, shape (pages,), written: slot numbers, -1 where all slots are
+        null.
     """
 
 def build_dictionary(values: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Distinct values and their codes; equal means equal bytes.
 
-    Parameters
-    ----------
-    values
-        Any dtype of fixed width, shape (n,).
-    limit
-        Give up at the first value beyond this many distinct ones.
-
-    Returns
-    -------
-    codes, first
-        ``uint32`` of shape (n,), and ``int64`` of shape (distinct,): where each value appeared
+    values: Any dtype of fixed width, shape (n,).
+    limit: Give up at the first value beyond this many distinct ones.
+    Returns: ``uint32`` of shape (n,), and ``int64`` of shape (distinct,): where each value appeared
         first, in order; so ``values[first][codes]`` is ``values``. None over the limit.
     """
 
@@ -145,12 +117,8 @@ def build_dictionary_binary(
 def gather_fixed(dictionary: np.ndarray, codes: np.ndarray, out: np.ndarray) -> None:
     """``out[:] = dictionary[codes]``.
 
-    Parameters
-    ----------
-    dictionary, out
-        Arrays of one item size.
-    codes
-        ``uint32``, shape (n,), each below ``len(dictionary)``.
+    dictionary, out: Arrays of one item size.
+    codes: ``uint32``, shape (n,), each below ``len(dictionary)``.
     """
 
 def gather_binary(
@@ -158,19 +126,10 @@ def gather_binary(
 ) -> int:
     """Offsets of the byte strings that codes stand for.
 
-    Parameters
-    ----------
-    dict_offsets, dict_data
-        The dictionary: ``int64`` offsets and ``uint8`` bytes.
-    codes
-        ``uint32``, shape (n,).
-    out_offsets
-        ``int64``, shape (n + 1,), written.
-
-    Returns
-    -------
-    int
-        Total bytes: the size of the array to give to `gather_binary_data`.
+    dict_offsets, dict_data: The dictionary: ``int64`` offsets and ``uint8`` bytes.
+    codes: ``uint32``, shape (n,).
+    out_offsets: ``int64``, shape (n + 1,), written.
+    Returns: Total bytes: the size of the array to give to `gather_binary_data`.
     """
 
 def gather_binary_data(
@@ -185,17 +144,9 @@ def gather_binary_data(
 def lengths_to_offsets(lengths: np.ndarray, out: np.ndarray) -> int:
     """Running total of lengths, starting at 0.
 
-    Parameters
-    ----------
-    lengths
-        Any integer dtype, shape (n,).
-    out
-        ``int64``, shape (n + 1,), written; its content is unspecified after an error.
-
-    Raises
-    ------
-    ValueError
-        For a negative length, or a total of 2**63 or more.
+    lengths: Any integer dtype, shape (n,).
+    out: ``int64``, shape (n + 1,), written; its content is unspecified after an error.
+    Raises ValueError: For a negative length, or a total of 2**63 or more.
     """
 
 def count_runs(values: np.ndarray) -> int:
@@ -207,14 +158,9 @@ def fill_nulls(values: np.ndarray, bits: np.ndarray) -> None:
 def remove_nulls(values: np.ndarray, bits: np.ndarray, out: np.ndarray) -> None:
     """The values whose bit is set, in order.
 
-    Parameters
-    ----------
-    values
-        Any dtype of fixed width, shape (n,).
-    bits
-        ``uint8``: 1 = valid, least significant bit first.
-    out
-        Same item size, shape (set bits,), written.
+    values: Any dtype of fixed width, shape (n,).
+    bits: ``uint8``: 1 = valid, least significant bit first.
+    out: Same item size, shape (set bits,), written.
     """
 
 def restore_nulls(values: np.ndarray, bits: np.ndarray, start: int) -> None:
@@ -222,23 +168,16 @@ def restore_nulls(values: np.ndarray, bits: np.ndarray, start: int) -> None:
 
     A null slot gets the value before it, or zero bytes where there is none.
 
-    Parameters
-    ----------
-    values
-        Any dtype of fixed width, shape (n,); the last ones, as many as bits are set, hold values.
-    bits
-        ``uint8``; slot i's bit is ``start + i``.
+    values: Any dtype of fixed width, shape (n,); the last ones, as many as bits are set, hold
+        values.
+    bits: ``uint8``; slot i's bit is ``start + i``.
     """
 
 def remove_nulls_bits(data: np.ndarray, bits: np.ndarray, count: int, out: np.ndarray) -> None:
     """The bits of ``data`` whose bit in ``bits`` is set, packed from bit 0 of ``out`` on.
 
-    Parameters
-    ----------
-    count
-        Bits of ``data`` and ``bits`` to look at.
-    out
-        ``uint8``, as many bits at least as are set, written.
+    count: Bits of ``data`` and ``bits`` to look at.
+    out: ``uint8``, as many bits at least as are set, written.
     """
 
 def restore_nulls_bits(
@@ -246,21 +185,14 @@ def restore_nulls_bits(
 ) -> None:
     """Undo `remove_nulls_bits`; null slots get 0.
 
-    Parameters
-    ----------
-    bits
-        ``uint8``; slot i's bit is ``start + i``.
-    out
-        ``uint8``, written; slot i's bit is ``out_bit + i``. Other bits stay.
+    bits: ``uint8``; slot i's bit is ``start + i``.
+    out: ``uint8``, written; slot i's bit is ``out_bit + i``. Other bits stay.
     """
 
 def narrow_fixed(values: np.ndarray, out: np.ndarray) -> bool:
     """Low 8 bytes of two's-complement integers of 16 or 32 bytes.
 
-    Returns
-    -------
-    bool
-        Whether every value fits ``int64``; ``out`` (``int64``) is of no use otherwise.
+    Returns: Whether every value fits ``int64``; ``out`` (``int64``) is of no use otherwise.
     """
 
 def widen_fixed(values: np.ndarray, out: np.ndarray) -> None:
@@ -282,41 +214,25 @@ def bitpack_size(values: np.ndarray) -> int:
 def bitpack_encode(values: np.ndarray) -> np.ndarray:
     """Whole numbers as a payload of `fermion.encodings.bitpack`; ``uint8``, a new array.
 
-    Raises
-    ------
-    ValueError
-        The payload could pass 4 GiB.
+    Raises ValueError: The payload could pass 4 GiB.
     """
 
 def bitpack_decode(payload: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
     """Decode values ``start`` to ``stop`` (exclusive) of a payload of ``count`` values.
 
-    Parameters
-    ----------
-    payload
-        ``uint8``, untrusted: everything is checked before it is used.
-    out
-        Whole numbers of the encoded width, shape (stop - start,), written; unspecified after an
+    payload: ``uint8``, untrusted: everything is checked before it is used.
+    out: Whole numbers of the encoded width, shape (stop - start,), written; unspecified after an
         error.
-
-    Raises
-    ------
-    ValueError
-        The payload is malformed; the message says what and in which block.
+    Raises ValueError: The payload is malformed; the message says what and in which block.
     """
 
 def delta_encode(values: np.ndarray, out: np.ndarray, bases: np.ndarray) -> None:
     """Differences of neighbours, modulo the width, restarted every 1,024 values.
 
-    Parameters
-    ----------
-    values
-        Whole numbers, shape (n,).
-    out
-        Written, shape (n,), same width: ``values[i] - values[i - 1]``; at the start of a block the
+    values: Whole numbers, shape (n,).
+    out: Written, shape (n,), same width: ``values[i] - values[i - 1]``; at the start of a block the
         difference after it again, so that it does not widen the block (zero if there is none).
-    bases
-        Written, shape (ceil(n / 1024),), same width: the first value of each block.
+    bases: Written, shape (ceil(n / 1024),), same width: the first value of each block.
     """
 
 def delta_decode(deltas: np.ndarray, bases: np.ndarray, out: np.ndarray) -> None:
@@ -330,14 +246,9 @@ def expand_runs(
 ) -> None:
     """Slots ``start`` to ``stop`` (exclusive) of repeated values.
 
-    Parameters
-    ----------
-    values
-        One value a run, any dtype of fixed width, shape (runs,).
-    ends
-        ``int64``, shape (runs,): where each run ends, exclusive; never decreasing.
-    out
-        Same item size, shape (stop - start,), written.
+    values: One value a run, any dtype of fixed width, shape (runs,).
+    ends: ``int64``, shape (runs,): where each run ends, exclusive; never decreasing.
+    out: Same item size, shape (stop - start,), written.
     """
 
 def byte_stream_split(values: np.ndarray, out: np.ndarray) -> None:
@@ -346,12 +257,8 @@ def byte_stream_split(values: np.ndarray, out: np.ndarray) -> None:
 def byte_stream_merge(data: np.ndarray, count: int, start: int, stop: int, out: np.ndarray) -> None:
     """Values ``start`` to ``stop`` (exclusive) of ``count`` split ones.
 
-    Parameters
-    ----------
-    data
-        ``uint8``, shape (count × item size of out,).
-    out
-        Shape (stop - start,), written.
+    data: ``uint8``, shape (count × item size of out,).
+    out: Shape (stop - start,), written.
     """
 
 def hash_fixed(values: np.ndarray, out: np.ndarray) -> None:
@@ -363,12 +270,8 @@ def hash_binary(offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
 def bloom_insert(hashes: np.ndarray, words: np.ndarray) -> None:
     """Add hashes to a split-block bloom filter, as Parquet's format specifies it.
 
-    Parameters
-    ----------
-    hashes
-        ``uint64``, shape (n,).
-    words
-        ``uint32``, 8 a block, at least one block; written in place.
+    hashes: ``uint64``, shape (n,).
+    words: ``uint32``, 8 a block, at least one block; written in place.
     """
 
 def bloom_contains(hashes: np.ndarray, words: np.ndarray, out: np.ndarray) -> None:
@@ -377,15 +280,8 @@ def bloom_contains(hashes: np.ndarray, words: np.ndarray, out: np.ndarray) -> No
 def fsst_train(offsets: np.ndarray, data: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Symbols that make byte strings short: up to 255, of up to 8 bytes each, all distinct.
 
-    Parameters
-    ----------
-    offsets, data
-        ``int64`` of shape (n + 1,), and ``uint8``; 16 MiB at most.
-
-    Returns
-    -------
-    sizes, symbols
-        ``uint8``: bytes of each symbol, and the symbols' bytes one after the other.
+    offsets, data: ``int64`` of shape (n + 1,), and ``uint8``; 16 MiB at most.
+    Returns: ``uint8``: bytes of each symbol, and the symbols' bytes one after the other.
     """
 
 def fsst_encode(
@@ -398,21 +294,11 @@ def fsst_encode(
 ) -> int:
     """Write each byte string as codes: the longest symbol at each place, else 255 and a byte.
 
-    Parameters
-    ----------
-    offsets, data
-        ``int64`` of shape (n + 1,), and ``uint8``.
-    sizes, symbols
-        As `fsst_train` gives them.
-    out
-        ``uint8``, two bytes a byte of the strings, written.
-    ends
-        ``int64``, shape (n,), written: where the codes of each string end.
-
-    Returns
-    -------
-    int
-        Bytes of codes.
+    offsets, data: ``int64`` of shape (n + 1,), and ``uint8``.
+    sizes, symbols: As `fsst_train` gives them.
+    out: ``uint8``, two bytes a byte of the strings, written.
+    ends: ``int64``, shape (n,), written: where the codes of each string end.
+    Returns: Bytes of codes.
     """
 
 def fsst_decode(
@@ -420,43 +306,18 @@ def fsst_decode(
 ) -> int:
     """Fill ``out`` with what codes stand for, without the first ``skip`` bytes of that.
 
-    Parameters
-    ----------
-    codes, sizes, symbols
-        ``uint8``, untrusted: everything is checked before it is used.
-    skip
-        Bytes; like the end of ``out`` it must not lie within a symbol.
-    out
-        ``uint8``, written; unspecified after an error.
-
-    Returns
-    -------
-    int
-        Bytes of codes that were used.
-
-    Raises
-    ------
-    ValueError
-        The codes end too early, have no symbol, or a symbol is cut.
+    codes, sizes, symbols: ``uint8``, untrusted: everything is checked before it is used.
+    skip: Bytes; like the end of ``out`` it must not lie within a symbol.
+    out: ``uint8``, written; unspecified after an error.
+    Returns: Bytes of codes that were used.
+    Raises ValueError: The codes end too early, have no symbol, or a symbol is cut.
     """
 
 def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
     """Fill ``out`` from an LZ4 block.
 
-    Parameters
-    ----------
-    block
-        ``uint8``, untrusted: everything is checked before it is used. Bytes may follow.
-    out
-        ``uint8``, written: as many bytes as the block holds; unspecified after an error.
-
-    Returns
-    -------
-    int
-        Bytes of ``block`` that were used.
-
-    Raises
-    ------
-    ValueError
-        The block holds fewer bytes, or more, or is damaged.
+    block: ``uint8``, untrusted: everything is checked before it is used. Bytes may follow.
+    out: ``uint8``, written: as many bytes as the block holds; unspecified after an error.
+    Returns: Bytes of ``block`` that were used.
+    Raises ValueError: The block holds fewer bytes, or more, or is damaged.
     """

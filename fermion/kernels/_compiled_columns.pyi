@@ -24,24 +24,14 @@ def flat_chunks(
 ) -> np.ndarray:
     """Chunks of flat columns (VALIDITY and DATA alone) in a stripe, from their CMBs.
 
-    Parameters
-    ----------
-    buffers, places
-        The CMBs; ``int64``, shape (n, 3): buffer, first byte and length of each.
-    stripe_rows
-        ``int64``: rows of each stripe of the file; CMBs must agree.
-    chunk_stop
-        Where chunks of the file must end.
-    sizes
-        Bytes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC and FULL_CHUNK_DESC.
-    offsets, place_key
-        ``int64``: where each CMB lies in the file, and the file's key; see `place_of`.
-
-    Returns
-    -------
-    np.ndarray
-        ``int64``, shape (n, 4): offset and length in the file of the VALIDITY chunk (length 0: all
-        valid, 0xFFFFFFFF: all null), then of the DATA chunk. -1 in all four where the CMB is
+    buffers, places: The CMBs; ``int64``, shape (n, 3): buffer, first byte and length of each.
+    stripe_rows: ``int64``: rows of each stripe of the file; CMBs must agree.
+    chunk_stop: Where chunks of the file must end.
+    sizes: Bytes of STRIPE_META, STREAM_META, SIMPLE_CHUNK_DESC and FULL_CHUNK_DESC.
+    offsets, place_key: ``int64``: where each CMB lies in the file, and the file's key; see
+        `place_of`.
+    Returns: ``int64``, shape (n, 4): offset and length in the file of the VALIDITY chunk (length 0:
+        all valid, 0xFFFFFFFF: all null), then of the DATA chunk. -1 in all four where the CMB is
         damaged, or a chunk is more than one page.
     """
 
@@ -57,28 +47,17 @@ def decode_flat(
 ) -> list[tuple[int, object | None, object, object | None] | None]:
     """Columns of one stripe, each from one page of data and at most one page of validity.
 
-    Parameters
-    ----------
-    buffers, places
-        The pages, of each column its validity, then its data, as `flat_chunks` takes its blocks; a
-        page of validity of 0 bytes means all valid.
-    offsets
-        ``int64``, shape (2 * n,): where the pages lie in the file.
-    forms
-        ``int64``, shape (n, 3): of each column the letter of its kind (``i``, ``u``, ``f``, ``V``
-        as NumPy has them, ``b`` for booleans, ``s`` for strings), bytes of a value (of an offset
-        for strings, 4 or 8), and whether it may have nulls.
-    slots
-        Slots that every page must hold.
-    borrow
-        Whether to give views of ``buffers`` where values lie there as Arrow wants them.
-
-    Returns
-    -------
-    list
-        For each column (null count, bitmap, values or offsets, bytes of strings) as objects with
-        the buffer protocol, laid out as Arrow wants them; None where the page is damaged or has an
-        encoding that is not known here.
+    buffers, places: The pages, of each column its validity, then its data, as `flat_chunks` takes
+        its blocks; a page of validity of 0 bytes means all valid.
+    offsets: ``int64``, shape (2 * n,): where the pages lie in the file.
+    forms: ``int64``, shape (n, 3): of each column the letter of its kind (``i``, ``u``, ``f``,
+        ``V`` as NumPy has them, ``b`` for booleans, ``s`` for strings), bytes of a value (of an
+        offset for strings, 4 or 8), and whether it may have nulls.
+    slots: Slots that every page must hold.
+    borrow: Whether to give views of ``buffers`` where values lie there as Arrow wants them.
+    Returns: For each column (null count, bitmap, values or offsets, bytes of strings) as objects
+        with the buffer protocol, laid out as Arrow wants them; None where the page is damaged or
+        has an encoding that is not known here.
     """
 
 class DecodedColumns:
@@ -113,10 +92,7 @@ def pick_flat(
 
     The other parameters are those of `decode_flat`.
 
-    Parameters
-    ----------
-    picks
-        ``int64``, ascending, not empty: the slots; None: all of them.
+    picks: ``int64``, ascending, not empty: the slots; None: all of them.
     """
 
 # Oracle: tests/claims/fermion/test_flat_rows.py::test_both_ways_give_the_same_rows
@@ -134,39 +110,24 @@ def encode_flat(
 ) -> tuple[bytearray, np.ndarray]:
     """Columns of one stripe, each as one page of data and at most one page of validity.
 
-    Parameters
-    ----------
-    columns
-        A record batch of at least one row: the capsule ``arrow_array`` of Arrow's PyCapsule
+    columns: A record batch of at least one row: the capsule ``arrow_array`` of Arrow's PyCapsule
         interface. Its buffers must be large enough for their slots: that is for Arrow to check.
-    forms
-        Structs of ``int64``, shape (n,), one for each column to encode: its place in the batch; its
-        letter and its width, as `decode_flat` takes them, but that ``V`` is not known here, and
+    forms: Structs of ``int64``, shape (n,), one for each column to encode: its place in the batch;
+        its letter and its width, as `decode_flat` takes them, but that ``V`` is not known here, and
         ``d`` stands for integers of 16 or 32 bytes; whether it may have nulls (one that has some
         and must have none is left); and how many bytes it may have (one with more is left).
-    policy
-        One struct, shape (1,): the rules and limits of `fermion.encodings.choice.policy`, and what
-        `fermion.writing.flat` adds to them.
-    zip
-        Gives a zstd frame; what it raises is raised here.
-    entropy
-        What a node of pcodec has after its header, for numbers, their letter and their width; no
-        bytes where it cannot hold them. What it raises is raised here.
-
-    Returns
-    -------
-    bytearray
-        The pages of all columns in order, the validity of each before its data; their checksums
-        are bound to no place.
-    np.ndarray
-        ``int64``, shape (n, 8): bytes of the page of validity (0: all valid, 0xFFFFFFFF: all null,
-        which needs no page) and of that of data, keys of the minimum and the maximum, nulls,
-        `ChunkFlag` bits, NaNs, and where the first page starts; all 0 where the column is left.
-
-    Raises
-    ------
-    ValueError
-        A column is not of the form that its letter and width say.
+    policy: One struct, shape (1,): the rules and limits of `fermion.encodings.choice.policy`, and
+        what `fermion.writing.flat` adds to them.
+    zip: Gives a zstd frame; what it raises is raised here.
+    entropy: What a node of pcodec has after its header, for numbers, their letter and their width;
+        no bytes where it cannot hold them. What it raises is raised here.
+    Returns bytearray: The pages of all columns in order, the validity of each before its data;
+        their checksums are bound to no place.
+    Returns np.ndarray: ``int64``, shape (n, 8): bytes of the page of validity (0: all valid,
+        0xFFFFFFFF: all null, which needs no page) and of that of data, keys of the minimum and the
+        maximum, nulls, `ChunkFlag` bits, NaNs, and where the first page starts; all 0 where the
+        column is left.
+    Raises ValueError: A column is not of the form that its letter and width say.
     """
 
 # Oracle: tests/fermion/writing/test_flat.py::
@@ -174,19 +135,10 @@ def encode_flat(
 def build_flat_blocks(chunks: np.ndarray, stripe_rows: np.ndarray) -> tuple[bytearray, np.ndarray]:
     """CMBs of flat columns.
 
-    Parameters
-    ----------
-    chunks
-        ``int64``, shape (stripes, columns, 8): what `encode_flat` found of each column in each
+    chunks: ``int64``, shape (stripes, columns, 8): what `encode_flat` found of each column in each
         stripe, but that pages are counted from the start of the file.
-    stripe_rows
-        ``int64``: rows of each stripe.
-
-    Returns
-    -------
-    bytearray
-        The CMBs end to end; their checksums are bound to no place.
-    np.ndarray
-        ``int64``, shape (columns,): bytes of each; 0 for a column that is null in all rows, or was
-        left in some stripe.
+    stripe_rows: ``int64``: rows of each stripe.
+    Returns bytearray: The CMBs end to end; their checksums are bound to no place.
+    Returns np.ndarray: ``int64``, shape (columns,): bytes of each; 0 for a column that is null in
+        all rows, or was left in some stripe.
     """

@@ -175,9 +175,7 @@ def _split(text: str, parameter: str = "name") -> list[str]:
 def check_namespace(parts: Sequence[str], parameter: str = "namespace") -> tuple[str, ...]:
     """The parts of a namespace, if each can be the name of a directory; none: the warehouse.
 
-    Raises
-    ------
-    InvalidArgumentError
+    Raises InvalidArgumentError.
     """
     for part in parts:
         if not is_directory_name(part):

@@ -40,10 +40,7 @@ Bounds = tuple[str | None, str | None]
 def describe_columns(scan: Scan, sample: int) -> pa.Table:
     """See `Table.describe`, of the columns of a scan without filter and limit.
 
-    Parameters
-    ----------
-    sample
-        Rows that are drawn.
+    sample: Rows that are drawn.
     """
     names = scan.schema.names
     looked_at = [(name,) for name in names[:SAMPLED_COLUMNS_MAX]]
@@ -94,10 +91,7 @@ class KnownValues:
 
         Where they have not, all values lie within; a text whose end was cut ends in ``…``.
 
-        Raises
-        ------
-        InvalidArgumentError
-            The values have no order.
+        Raises InvalidArgumentError: The values have no order.
         """
         exact = self._scan.known_min_max((field.name,))
         if exact is not None:

@@ -50,10 +50,7 @@ def history_log(store: AtomicStore, branch: str, snapshots: Iterable[Snapshot]) 
 def commit_changes(store: AtomicStore, snapshot: Snapshot, parent: Snapshot | None) -> list[str]:
     """The columns and properties that a commit changed, in words: ``add columns a, b``.
 
-    Parameters
-    ----------
-    parent
-        The snapshot before; None where that has expired: then there is nothing to say.
+    parent: The snapshot before; None where that has expired: then there is nothing to say.
     """
     if parent is None:
         return []

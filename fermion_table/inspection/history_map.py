@@ -69,20 +69,10 @@ def history_map(
 ) -> dict[str, Any]:
     """The history of all branches, and what the trees of one snapshot look like.
 
-    Parameters
-    ----------
-    store
-        Of the table.
-    snapshot, branch
-        Whose trees are shown; it is marked in the history.
-    limit
-        At most so many snapshots of each branch, the newest.
-
-    Returns
-    -------
-    dict
-        ``table``: facts. ``snapshots``: lists, one item a snapshot. ``branches``, ``tags``: lists.
-        ``texts``: what branches, kinds, authors and messages of snapshots are places in.
+    snapshot, branch: Whose trees are shown; it is marked in the history.
+    limit: At most so many snapshots of each branch, the newest.
+    Returns: ``table``: facts. ``snapshots``: lists, one item a snapshot. ``branches``, ``tags``:
+        lists. ``texts``: what branches, kinds, authors and messages of snapshots are places in.
         ``trees``: of a primary-key table; None of others.
     """
     schemas = SchemaVersions(store, snapshot)

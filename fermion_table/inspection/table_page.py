@@ -46,16 +46,10 @@ SCRIPT = Path(__file__).parent / "table_page.js"
 def table_page(scan: Scan, branch: str, *, rows: int, snapshots: int) -> WebPage:
     """The page of a table at the snapshot of a scan of all its columns.
 
-    Parameters
-    ----------
-    scan
-        Of the table.
-    branch
-        Of the snapshot.
-    rows
-        How many are shown, of the table and of each commit.
-    snapshots
-        How many of the last commits are shown.
+    scan: Of the table.
+    branch: Of the snapshot.
+    rows: How many are shown, of the table and of each commit.
+    snapshots: How many of the last commits are shown.
     """
     found = table_map(scan, branch, rows=rows, snapshots=snapshots)
     title = f"{found['title']} - Fermion table"

@@ -25,10 +25,7 @@ _REFUSED = (
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc, unused-ignore]
     """Refuses calls without the token; each of its own, before anything is read.
 
-    Parameters
-    ----------
-    token
-        What clients send: ``authorization: Bearer TOKEN``, or ``Basic`` with it as the password.
+    token: What clients send: ``authorization: Bearer TOKEN``, or ``Basic`` with it as the password.
     """
 
     def __init__(self, token: str) -> None:
@@ -87,11 +84,9 @@ def new_token() -> str:
 def token_in(path: str) -> tuple[str, bool]:
     """The token in a file, and whether the file was made: with a new one, for its owner alone.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The file holds no token of one line; or others than its owner may read or write it.
-    OSError
+    Raises InvalidArgumentError: The file holds no token of one line; or others than its owner may
+        read or write it.
+    Raises OSError.
     """
     token = new_token()
     try:

@@ -145,10 +145,7 @@ _BITMASKS = {8, 507, 522, 525, 526, 528, 533, 534, 535, 538, 540, 564, 567}
 class CatalogTables:
     """What a catalog answers to clients that ask for its tables.
 
-    Parameters
-    ----------
-    catalog
-        Whose tables they are.
+    catalog: Whose tables they are.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -167,9 +164,7 @@ class CatalogTables:
 
         Clients write a namespace of several parts as one name: ``"a.b".events``.
 
-        Raises
-        ------
-        TableError, InvalidArgumentError
+        Raises TableError, InvalidArgumentError.
         """
         return self._table(name).scan()
 

@@ -75,10 +75,7 @@ def read_message(data: bytes) -> Message:
 
     A kind that is not known here has no values.
 
-    Raises
-    ------
-    InvalidArgumentError
-        The bytes are no such message.
+    Raises InvalidArgumentError: The bytes are no such message.
     """
     envelope = dict(_fields(data))
     url, body = envelope.get(1, b""), envelope.get(2, b"")

@@ -47,16 +47,10 @@ class Call(Protocol):
 class Limits:
     """What one query may take.
 
-    Attributes
-    ----------
-    seconds
-        From its start until its last row was taken.
-    memory
-        Of DuckDB, as it writes sizes: ``1GB``.
-    rows
-        Of the answer; None: any number.
-    queries
-        At the same time; others wait for `wait_s` seconds, and are then refused.
+    seconds: From its start until its last row was taken.
+    memory: Of DuckDB, as it writes sizes: ``1GB``.
+    rows: Of the answer; None: any number.
+    queries: At the same time; others wait for `wait_s` seconds, and are then refused.
     """
 
     seconds: float = 600.0
@@ -68,10 +62,7 @@ class Limits:
     def check(self) -> None:
         """Refuse a size of memory that DuckDB does not understand.
 
-        Raises
-        ------
-        InvalidArgumentError
-            So is one that is missing: without DuckDB nothing is answered.
+        Raises InvalidArgumentError: So is one that is missing: without DuckDB nothing is answered.
         """
         duckdb = load_duckdb("serve")
         try:
@@ -118,10 +109,7 @@ class Handles(Generic[T]):
     def get(self, handle: bytes) -> T:
         """The value of a handle.
 
-        Raises
-        ------
-        InvalidArgumentError
-            It was closed, is too old, or is another server's.
+        Raises InvalidArgumentError: It was closed, is too old, or is another server's.
         """
         with self._lock:
             value = self._values.get(handle)
@@ -141,10 +129,7 @@ class Handles(Generic[T]):
 class Work:
     """What is computed for one call: the plan of a query, or its rows.
 
-    Parameters
-    ----------
-    ends
-        When its time is over, on the clock of `time.monotonic`.
+    ends: When its time is over, on the clock of `time.monotonic`.
     """
 
     def __init__(
@@ -160,10 +145,7 @@ class Work:
     def step(self) -> Iterator[None]:
         """While something is computed, which may be ended.
 
-        Raises
-        ------
-        QueryEnded
-            It was.
+        Raises QueryEnded: It was.
         """
         with self._busy:
             if self._ended is not None:
@@ -207,14 +189,9 @@ class Query:
 
     Tables are read at the snapshots that they had when it was planned.
 
-    Attributes
-    ----------
-    text
-        Its SQL.
-    schema
-        Of the answer.
-    parameters
-        Their names and types; see `SqlResult`.
+    text: Its SQL.
+    schema: Of the answer.
+    parameters: Their names and types; see `SqlResult`.
     """
 
     def __init__(
@@ -262,10 +239,7 @@ class Query:
 class Answer:
     """The rows of a query as record batches, for one call: until the last, an error, or `close`.
 
-    Raises
-    ------
-    ServerBusy
-        Too many queries run already.
+    Raises ServerBusy: Too many queries run already.
     """
 
     def __init__(self, queries: Queries, query: Query, call: Call) -> None:
@@ -332,12 +306,8 @@ class Answer:
 class Queries:
     """What runs on a server, within its limits.
 
-    Parameters
-    ----------
-    scan
-        Gives the rows of a table by its name in a query.
-    warehouse
-        Where the tables lie, for telemetry.
+    scan: Gives the rows of a table by its name in a query.
+    warehouse: Where the tables lie, for telemetry.
     """
 
     def __init__(self, scan: Callable[[SqlName], Scan], limits: Limits, warehouse: str) -> None:
@@ -353,9 +323,7 @@ class Queries:
     def plan(self, text: str, parameters: Mapping[str, Any] | None, call: Call) -> Query:
         """A query, planned.
 
-        Raises
-        ------
-        QueryEnded, TableError, InvalidArgumentError
+        Raises QueryEnded, TableError, InvalidArgumentError.
         """
         query = Query(self, text, parameters, call)
         self._planned.append(query)
@@ -371,10 +339,7 @@ class Queries:
     def place(self) -> Iterator[None]:
         """One of the places for queries that run.
 
-        Raises
-        ------
-        ServerBusy
-            None is free.
+        Raises ServerBusy: None is free.
         """
         if not self._places.acquire(timeout=self.limits.wait_s):
             raise ServerBusy(
@@ -389,10 +354,7 @@ class Queries:
     def watched(self, query: Query, call: Call, connection: DuckDBPyConnection) -> Iterator[Work]:
         """What is computed in a database for a call, which may be ended.
 
-        Raises
-        ------
-        ServerBusy
-            The server stops.
+        Raises ServerBusy: The server stops.
         """
         work = Work(query, call, connection, time.monotonic() + self.limits.seconds)
         with self._changed:

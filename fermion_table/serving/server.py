@@ -37,24 +37,13 @@ class SqlServer(flight.FlightServerBase):  # type: ignore[misc, unused-ignore]
 
     It listens from the beginning; `stop` ends it.
 
-    Parameters
-    ----------
-    catalog
-        Whose tables are read.
-    location
-        Where it listens, such as ``grpc://127.0.0.1:31337``, or ``grpc+tls://`` with a certificate;
-        port 0: any that is free (see `port`).
-    token
-        What clients must send; None: nothing.
-    certificate
-        Of TLS: the chain and the key, in PEM.
-    limits
-        Of each query.
-
-    Raises
-    ------
-    OSError
-        The address can't be had.
+    catalog: Whose tables are read.
+    location: Where it listens, such as ``grpc://127.0.0.1:31337``, or ``grpc+tls://`` with a
+        certificate; port 0: any that is free (see `port`).
+    token: What clients must send; None: nothing.
+    certificate: Of TLS: the chain and the key, in PEM.
+    limits: Of each query.
+    Raises OSError: The address can't be had.
     """
 
     def __init__(
@@ -208,10 +197,7 @@ class _Statement:
     def values(self) -> Mapping[str, Any]:
         """What was bound last.
 
-        Raises
-        ------
-        InvalidArgumentError
-            Nothing.
+        Raises InvalidArgumentError: Nothing.
         """
         if self._values is None:
             raise InvalidArgumentError(f"expected values for {self._parameters}, found none")
@@ -220,10 +206,7 @@ class _Statement:
     def bind(self, rows: pa.Table) -> None:
         """Take the values of one row: by name, or in the order of the parameters.
 
-        Raises
-        ------
-        InvalidArgumentError
-            There are other parameters, or not one row.
+        Raises InvalidArgumentError: There are other parameters, or not one row.
         """
         names = self.schema.names
         if rows.num_columns != len(names) or rows.num_rows != 1:
