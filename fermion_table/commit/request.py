@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ from fermion_table.storage.paths import MAIN
 RemovedFile = Entry | str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommitMetadata:
     """What the caller says about a commit, checked: goes into the history with its snapshot.
 
@@ -53,6 +53,7 @@ class CommitMetadata:
     properties: Mapping[str, str] | None = None
     commit_user: str | None = None
     commit_identifier: int | str | None = None
+    _: KW_ONLY
     began: float = field(default_factory=time.monotonic)
     properties_after: Callable[[Snapshot], Mapping[str, str]] | None = None
 

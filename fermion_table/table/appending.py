@@ -76,12 +76,7 @@ def append(
         Also where this object was opened at a tag or an old snapshot, as with every change.
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     with showing(progress):
         return append_as(self, data, metadata, schema_mode)
 
@@ -136,12 +131,7 @@ def add_files(
         or rows that are not sorted as the table's are. Names the file.
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     paths = several(files, "files", "a list of paths")
     state = self._state
     state.check_writable()
@@ -172,12 +162,7 @@ def append_batches(
     A batch without rows is one too, and is found by its id; a partitioned table has no place
     for it. No batches at all make no snapshot (see `append`).
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     state = self._state
     state.check_writable()
     state.refresh_for_append()
@@ -262,12 +247,7 @@ def commit(
         A message is there twice, or was committed before; nothing was published.
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     state = self._state
     state.check_writable()
     listed = check_kinds(messages, WriterMessage, "messages")
@@ -341,12 +321,7 @@ def upsert(
         that the table's merge engine does not take.
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     state = self._state
     state.check_writable()
     merges = check_schema_mode(schema_mode) is not None
@@ -401,12 +376,7 @@ def delete_keys(
         does not fit.
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     state = self._state
     state.check_writable()
     state.refresh_for_append()

@@ -40,12 +40,7 @@ def transaction(
     InvalidArgumentError
         This object was opened at a tag or an old snapshot.
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     return _begun(self._state, metadata, partial(published, self._state))
 
 
@@ -80,12 +75,7 @@ def overwrite(
     SchemaMismatch, ColumnNotFoundError, InvalidArgumentError
     CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.overwrite(data, filter=filter, dynamic=dynamic)
     return finished(self._state)
@@ -121,12 +111,7 @@ def delete(
     ------
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.delete(filter)
     return finished(self._state)
@@ -167,12 +152,7 @@ def update(
         A value does not fit its column.
     ColumnNotFoundError, InvalidArgumentError, CommitConflict, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     with _begun(self._state, metadata, self._state.move_to) as changes:
         changes.update(filter, assignments)
     return finished(self._state)
@@ -213,12 +193,7 @@ def commit_found(
         Nothing was published, and the files of the messages are deleted.
     TypeError, InvalidArgumentError, CommitStateUnknown
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     check_kind(rows, FoundRows, "rows")
     written = check_kinds(messages, WriterMessage, "messages")
     state = self._state

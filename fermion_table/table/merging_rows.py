@@ -70,12 +70,7 @@ def merge(
     TypeError, InvalidArgumentError
         Names the parameter that is wrong.
     """
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     merges = check_schema_mode(schema_mode) is not None
     state = self._state
     state.check_writable()

@@ -275,12 +275,7 @@ class StagedTable:
             nothing is published, and the files of the messages are deleted.
         """
         written = check_kinds(messages, WriterMessage, "messages")
-        metadata = CommitMetadata(
-            message=message,
-            properties=properties,
-            commit_user=commit_user,
-            commit_identifier=commit_identifier,
-        )
+        metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
         return self._publish(written, metadata)
 
     def _publish(self, written: Sequence[WriterMessage], metadata: CommitMetadata) -> Snapshot:

@@ -444,12 +444,7 @@ def merge(
     """
     classic(spark, "merge")
     classic_frame(source, "merge: source")
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     return FrameMergeBuilder(spark, table, source, on, metadata)
 

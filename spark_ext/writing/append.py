@@ -102,12 +102,7 @@ def append(
     options = FrameOptions(
         batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
     )
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     return _appended(df, table, options, metadata)
 
@@ -175,12 +170,7 @@ def upsert(
     """
     classic_frame(df, "upsert")
     options = FrameOptions(schema_mode=schema_mode, cluster=cluster, change_type=change_type)
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     required_key(table.schema, table.location, "upsert")
     if format is not None:
@@ -270,12 +260,7 @@ def overwrite(
     options = FrameOptions(
         batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
     )
-    metadata = CommitMetadata(
-        message=message,
-        properties=properties,
-        commit_user=commit_user,
-        commit_identifier=commit_identifier,
-    )
+    metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
     table = open_table(path, branch=branch, storage_options=storage_options, access=access)
     earlier = committed_before(table, metadata)
     if earlier is not None:
