@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from functools import reduce
 from operator import and_, or_
@@ -163,6 +164,9 @@ def abort(worker: FileWorker) -> None:
     """Discard the file that is written."""
     if worker.writer is not None:
         worker.writer.abort()
+    if worker.path:  # the JVM made it, and may have been killed
+        with suppress(FileNotFoundError):
+            os.unlink(worker.path)
     worker.writer, worker.path = None, ""
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 import fermion
 from fermion_table.paimon import from_paimon, register
-from tests.kit.tables.paimon_java import JavaEngine, engine
+from tests.kit.tables.paimon_java import PROJECT, JavaEngine, engine
 from tests.kit.tables.paimon_tables import (
     catalog_at,
     create,
@@ -281,14 +283,22 @@ def test_statistics_of_files_let_paimon_leave_files_out(catalog, java):
     assert read(table, predicate=predicates.equal("name", "n001500"))["id"].to_pylist() == [1500]
 
 
+def children(parent: int) -> set[int]:
+    listed = Path(f"/proc/{parent}/task").glob("*/children")
+    return {int(pid) for file in listed for pid in file.read_text().split()}
+
+
 def workers() -> set[int]:
     """Processes that were forked for this JVM: children of children of this process."""
-
-    def children(parent: int) -> set[int]:
-        listed = Path(f"/proc/{parent}/task").glob("*/children")
-        return {int(pid) for file in listed for pid in file.read_text().split()}
-
     return {worker for daemon in children(os.getpid()) for worker in children(daemon)}
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def write_all(rows: Any, writer: Any, commit: Any) -> None:
@@ -332,6 +342,55 @@ def test_readers_that_are_left_early_end_their_worker_and_idle_ones_end_soon(cat
     while workers() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not workers()
+
+
+WRITES_AND_WAITS = """
+import sys, time
+from pathlib import Path
+from tests.kit.tables.paimon_java import engine
+
+java = engine(Path(sys.argv[1]))
+(writer, commit), rows = java.writing("killed_java"), java.rows("source_of_it")
+for _ in range(20_000):
+    writer.write(next(rows))
+print("writing", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes by /proc")
+def test_no_worker_and_no_file_outlives_a_jvm_that_is_killed(catalog, java, warehouse, tmp_path):
+    """SIGKILL, while one worker reads and one writes: nothing in the JVM can end them.
+
+    The empty data file that Paimon had begun stays, until its procedure for orphans.
+    """
+    table = write(create(catalog, "killed_java", SCHEMA, options=FORMAT), numbers(0, 10))
+    write(create(catalog, "source_of_it", SCHEMA, options=FORMAT), numbers(10, 100_000))
+    before = rows_of(table)
+    options = {"TMPDIR": str(tmp_path), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={tmp_path}"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITES_AND_WAITS, str(warehouse)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), **options},
+    )
+    try:
+        assert "writing" in process.stdout.readline()
+        daemons = children(process.pid)
+        started = daemons | {pid for daemon in daemons for pid in children(daemon)}
+        assert len(started) >= 3
+        assert list(tmp_path.glob("paimon-*.fermion"))
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    deadline = time.monotonic() + 120
+    while any(map(is_running, started)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [pid for pid in started if is_running(pid)] == []
+    left = [*tmp_path.glob("fermion-*"), *tmp_path.glob("paimon-*.fermion")]
+    assert left == []
+    assert rows_of(table) == before
 
 
 def test_a_file_that_is_damaged_is_an_error_that_names_it(catalog, java):

@@ -38,8 +38,6 @@ final class FermionReader implements FileRecordReader<InternalRow> {
     private final boolean hasBlobs;
     private final BufferAllocator memory = new RootAllocator();
     private final ArrowStreamReader stream;
-    /** A copy of a file that is not local; null: there is none. */
-    private final java.nio.file.Path copy;
     private final Set<Batch> lent = new HashSet<>();
     private boolean isAtEnd;
     private boolean isClosed;
@@ -50,7 +48,7 @@ final class FermionReader implements FileRecordReader<InternalRow> {
         this.path = context.filePath();
         this.type = type;
         hasBlobs = type.getFieldTypes().stream().anyMatch(each -> each.getTypeRoot() == DataTypeRoot.BLOB);
-        copy = isLocal(path) ? null : localCopy(context);
+        java.nio.file.Path copy = isLocal(path) ? null : localCopy(context);
         PythonWorker taken = null;
         try {
             taken = workers.take();
@@ -70,8 +68,11 @@ final class FermionReader implements FileRecordReader<InternalRow> {
                 taken.close();
             }
             memory.close();
-            deleteCopy();
             throw error;
+        } finally {
+            if (copy != null) {
+                Files.deleteIfExists(copy); // the worker has it open
+            }
         }
         worker = taken;
         stream = worker.rows(memory);
@@ -138,13 +139,6 @@ final class FermionReader implements FileRecordReader<InternalRow> {
             workers.giveBack(worker);
         } else {
             worker.close(); // it is still sending
-        }
-        deleteCopy();
-    }
-
-    private void deleteCopy() throws IOException {
-        if (copy != null) {
-            Files.deleteIfExists(copy);
         }
     }
 
