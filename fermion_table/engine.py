@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.storage.paths import MAIN
     from fermion_table.table.staged import StagedTable, stage_table
     from fermion_table.table.statement_writer import StatementWriter
-    from fermion_table.trees.split_text import split_text, splits_from_text
+    from fermion_table.trees.section_reader import split_text, splits_from_text
     from fermion_table.writing.buffer_pool import BufferPool
     from fermion_table.writing.data_writer import DataWriter
     from fermion_table.writing.debezium import changes_in
@@ -125,8 +125,8 @@ __getattr__ = load_when_asked_for(
         "primary_key_of": "merging.primary_key",
         "required_key": "merging.primary_key",
         "spelled_columns": "schema.properties",
-        "split_text": "trees.split_text",
-        "splits_from_text": "trees.split_text",
+        "split_text": "trees.section_reader",
+        "splits_from_text": "trees.section_reader",
         "stage_table": "table.staged",
         "task_bytes": "planning.split",
         "write_changes": "writing.make_writer",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import rows_json
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_rows
+from fermion_table.cli.printing import Console, print_answer, print_result
 from fermion_table.table.table import Table
 
 HELP = "show, create, merge or delete branches, or fast-forward to one"
@@ -51,16 +50,9 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         heads = heads.select(
             ["name", "snapshot_id", "parent", "left_after", "created_at", "message"]
         )
-        if arguments.json:
-            console.print_json(rows_json(heads))
-        else:
-            print_rows(console, heads)
-        return True
-    result, line = _change(table, arguments)
-    if arguments.json:
-        console.print_json(result)
+        print_answer(arguments, console, heads)
     else:
-        console.print(line)
+        print_result(arguments, console, *_change(table, arguments))
     return True
 
 

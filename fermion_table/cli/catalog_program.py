@@ -15,7 +15,7 @@ import fermion
 from fermion.cli import add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.cli.printing import Console, json_ready, print_lines
+from fermion_table.cli.printing import Console, json_ready, print_result
 from fermion_table.table.table import Table
 
 HELP = "list, create, drop, rename, snapshot and repair the tables of a warehouse"
@@ -106,7 +106,7 @@ def _create(catalog: Catalog, arguments: argparse.Namespace, console: Console) -
             partition_by=arguments.partition_by or None,
             properties=properties,
         )
-    _say(
+    print_result(
         arguments,
         console,
         {"name": arguments.name, "location": table.location},
@@ -122,14 +122,14 @@ def _drop(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> 
     if dropped is not None:
         result |= {"files": dropped.files, "bytes": dropped.bytes, "left": list(dropped.left)}
         line += f", deleted {dropped.files:,} files ({dropped.bytes:,} bytes)"
-    _say(arguments, console, result, line)
+    print_result(arguments, console, result, line)
     return True
 
 
 def _rename(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
     catalog.rename_table(arguments.name, arguments.new)
     result = {"old": arguments.name, "new": arguments.new}
-    _say(arguments, console, result, f"{arguments.name} is now {arguments.new}")
+    print_result(arguments, console, result, f"{arguments.name} is now {arguments.new}")
     return True
 
 
@@ -146,31 +146,24 @@ def _snapshot(catalog: Catalog, arguments: argparse.Namespace, console: Console)
             for each in kept
         ]
         result = [json_ready(dataclasses.asdict(each)) for each in kept]
-        _say(arguments, console, result, "\n".join(lines) or "no snapshots")
+        print_result(arguments, console, result, "\n".join(lines) or "no snapshots")
         return True
     if arguments.delete:
         if arguments.table or arguments.message:
             raise InvalidArgumentError("snapshot: expected --delete without --table and --message")
         catalog.snapshots.delete(name)
-        _say(arguments, console, {"deleted": name}, f"deleted snapshot {name}")
+        print_result(arguments, console, {"deleted": name}, f"deleted snapshot {name}")
         return True
     made = catalog.snapshots.create(name, arguments.table, message=arguments.message)
     result = json_ready(dataclasses.asdict(made))
-    _say(arguments, console, result, f"snapshot {name}: {made.table_count:,} tables")
+    print_result(arguments, console, result, f"snapshot {name}: {made.table_count:,} tables")
     return True
 
 
 def _repair(catalog: Catalog, arguments: argparse.Namespace, console: Console) -> bool:
     done = catalog.repair(dry_run=arguments.dry_run)
-    _say(arguments, console, dataclasses.asdict(done), str(done))
+    print_result(arguments, console, dataclasses.asdict(done), str(done))
     return done.ok
-
-
-def _say(arguments: argparse.Namespace, console: Console, result: Any, line: str) -> None:
-    if arguments.json:
-        console.print_json(result)
-    else:
-        print_lines(console, line)
 
 
 def _columns(like: str, options: dict[str, Any] | None) -> pa.Schema:

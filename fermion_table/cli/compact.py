@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_lines
+from fermion_table.cli.printing import Console, print_result
 
 HELP = "rewrite small files as larger ones"
 
@@ -60,8 +60,5 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
             threads=arguments.threads,
             progress=report,
         )
-    if arguments.json:
-        console.print_json(dataclasses.asdict(result))
-        return True
-    print_lines(console, str(result))
+    print_result(arguments, console, dataclasses.asdict(result), str(result))
     return True

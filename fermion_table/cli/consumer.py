@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import rows_json
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_rows
+from fermion_table.cli.printing import Console, print_answer, print_result
 
 HELP = "show, move or delete consumers, which keep what they have not read from expiring"
 
@@ -27,23 +26,12 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         raise InvalidArgumentError("consumer: expected a name")
     table = open_table(arguments)
     if name is None:
-        rows = table.inspect.consumers()
-        if arguments.json:
-            console.print_json(rows_json(rows))
-        elif rows.num_rows:
-            print_rows(console, rows)
-        else:
-            console.print("no consumers")
-        return True
-    if arguments.delete:
+        print_answer(arguments, console, table.inspect.consumers(), none="no consumers")
+    elif arguments.delete:
         table.consumers.delete(name)
-        result, text = {"deleted": name}, f"deleted consumer {name}"
+        print_result(arguments, console, {"deleted": name}, f"deleted consumer {name}")
     else:
         snapshot_id = table.consumers.record(name).snapshot_id
         result = {"name": name, "snapshot_id": snapshot_id}
-        text = f"consumer {name}: snapshot {snapshot_id}"
-    if arguments.json:
-        console.print_json(result)
-    else:
-        console.print(text)
+        print_result(arguments, console, result, f"consumer {name}: snapshot {snapshot_id}")
     return True

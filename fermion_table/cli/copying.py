@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from fermion.cli import add_storage_options, storage_options
-from fermion_table.cli.printing import Console
+from fermion_table.cli.printing import Console, print_result
 from fermion_table.storage.location import open_store
 from fermion_table.table.copying import copy_table
 
@@ -34,8 +34,6 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     options = storage_options(arguments, _TARGET)
     target = open_store(arguments.target, storage_options=options, what="target")
     copied = copy_table(source, target, incremental=arguments.incremental)
-    if arguments.json:
-        console.print_json(dataclasses.asdict(copied))
-    else:
-        console.print(f"{arguments.target}: {copied}")
+    result = dataclasses.asdict(copied)
+    print_result(arguments, console, result, f"{arguments.target}: {copied}")
     return True

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.cli import rows_json
 from fermion.display import shortened
 from fermion.engine import value_text
 from fermion_table.expiry.maintenance import MaintenanceResult
@@ -44,6 +45,34 @@ def print_lines(console: Console, text: str) -> None:
     """Print text line by line."""
     for line in text.splitlines():
         console.print(line)
+
+
+def print_result(arguments: argparse.Namespace, console: Console, result: Any, text: str) -> None:
+    """Print what a command did: as JSON where that is asked for, else in words."""
+    if arguments.json:
+        console.print_json(result)
+    else:
+        print_lines(console, text)
+
+
+def print_answer(
+    arguments: argparse.Namespace,
+    console: Console,
+    rows: pa.Table,
+    *,
+    none: str = "",
+    whole: bool = False,
+) -> None:
+    """Print rows: as JSON where that is asked for, else in columns, or ``none`` if there are none.
+
+    whole: See `print_rows`.
+    """
+    if arguments.json:
+        console.print_json(rows_json(rows))
+    elif rows.num_rows or not none:
+        print_rows(console, rows, whole=whole)
+    else:
+        console.print(none)
 
 
 def print_rows(

@@ -7,7 +7,7 @@ import dataclasses
 
 from fermion.cli import add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
-from fermion_table.cli.printing import Console, print_lines
+from fermion_table.cli.printing import Console, print_result
 
 HELP = "repair pointer files, expiry markers, unreadable newest snapshots; give up missing files"
 
@@ -43,8 +43,5 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         leave_out_missing=arguments.leave_out_missing,
         lost_deletions=lost_deletions,
     )
-    if arguments.json:
-        console.print_json(dataclasses.asdict(done))
-    else:
-        print_lines(console, str(done))
+    print_result(arguments, console, dataclasses.asdict(done), str(done))
     return done.ok

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import counted, rows_json
+from fermion.cli import counted
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_lines, print_rows
+from fermion_table.cli.printing import Console, print_answer, print_lines, print_result
 
 HELP = "show rows, optionally filtered by SQL; their number (--count); the plan (--explain)"
 FILES_EXPLAINED = 5
@@ -50,14 +50,8 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
             print_lines(console, scan.explain(files=FILES_EXPLAINED))
     elif arguments.count:
         count = scan.count()
-        if arguments.json:
-            console.print_json({"rows": count})
-        else:
-            console.print(counted(count, "row"))
+        print_result(arguments, console, {"rows": count}, counted(count, "row"))
     else:
         rows = scan.head(max(arguments.n, 0))
-        if arguments.json:
-            console.print_json(rows_json(rows))
-        else:
-            print_rows(console, rows, whole=arguments.all)
+        print_answer(arguments, console, rows, whole=arguments.all)
     return True

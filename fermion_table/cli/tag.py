@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import rows_json
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_rows
+from fermion_table.cli.printing import Console, print_answer, print_result
 
 HELP = "show, create or delete tags"
 
@@ -32,23 +31,12 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         refs = table.inspect.refs()
         tags = refs.filter([kind == "tag" for kind in refs["type"].to_pylist()])
         tags = tags.select(["name", "snapshot_id", "created_at", "expires_at", "message"])
-        if arguments.json:
-            console.print_json(rows_json(tags))
-        elif tags.num_rows:
-            print_rows(console, tags)
-        else:
-            console.print("no tags")
-        return True
-    if arguments.delete:
+        print_answer(arguments, console, tags, none="no tags")
+    elif arguments.delete:
         table.tags.delete(name)
-        result = {"deleted": name}
+        print_result(arguments, console, {"deleted": name}, f"deleted tag {name}")
     else:
         tag = table.tags.create(name, message=arguments.message, keep=arguments.keep)
         result = {"name": tag.name, "snapshot_id": tag.snapshot_id}
-    if arguments.json:
-        console.print_json(result)
-    elif arguments.delete:
-        console.print(f"deleted tag {name}")
-    else:
-        console.print(f"tag {name}: snapshot {result['snapshot_id']}")
+        print_result(arguments, console, result, f"tag {name}: snapshot {tag.snapshot_id}")
     return True

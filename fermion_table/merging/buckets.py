@@ -26,7 +26,7 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
-from fermion_table.schema.key_encoding import check_key_type, direct_keys, is_number
+from fermion_table.schema.key_encoding import check_key_type, direct_keys, fixed_bytes, is_number
 from fermion_table.schema.properties import NUMBER_MAX
 from fermion_table.schema.transforms import hash_integers, hash_texts, plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
@@ -103,7 +103,7 @@ def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
 def _bytes_of(column: pa.Array, *, has_length: bool) -> list[pa.Array]:
     """Large binary arrays that make up a column's bytes, one after the other."""
     if is_number(column.type) or pat.is_boolean(column.type):
-        return [_fixed(_words(column).astype("<u8").view(np.uint8).reshape(-1, 8))]
+        return [fixed_bytes(_words(column).astype("<u8").view(np.uint8).reshape(-1, 8))]
     if pat.is_decimal(column.type):
         encoded = plain(column).dictionary_encode()
         shortest = [shortest_bytes(encode_value(each)) for each in encoded.dictionary]
@@ -115,7 +115,7 @@ def _bytes_of(column: pa.Array, *, has_length: bool) -> list[pa.Array]:
     if not has_length:
         return [texts]
     lengths = pc.binary_length(texts).to_numpy().astype("<u4")
-    return [_fixed(lengths.view(np.uint8).reshape(-1, 4)), texts]
+    return [fixed_bytes(lengths.view(np.uint8).reshape(-1, 4)), texts]
 
 
 def _words(column: pa.Array) -> np.ndarray:
@@ -124,13 +124,6 @@ def _words(column: pa.Array) -> np.ndarray:
         return column.to_numpy(zero_copy_only=False).astype(np.uint64)
     words = direct_keys(column).view(np.uint64)
     return words ^ _SIGN if pat.is_unsigned_integer(column.type) else words
-
-
-def _fixed(raw: np.ndarray) -> pa.Array:
-    """Rows of bytes, shape (n, width), as large binary."""
-    offsets = np.arange(len(raw) + 1, dtype=np.int64) * raw.shape[1]
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(raw))]
-    return pa.Array.from_buffers(pa.large_binary(), len(raw), buffers)
 
 
 def _hash_matrix(rows: np.ndarray) -> np.ndarray:

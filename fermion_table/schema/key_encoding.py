@@ -186,12 +186,12 @@ def _parts(column: pa.Array, *, is_last: bool) -> list:
     if is_number(dtype):
         numbers = _numbers(column)
         words = numbers if numbers.dtype == np.uint64 else numbers.view(np.uint64) ^ _SIGN
-        return [_fixed(words.astype(">u8").view(np.uint8).reshape(-1, 8))]
+        return [fixed_bytes(words.astype(">u8").view(np.uint8).reshape(-1, 8))]
     if pat.is_boolean(dtype):
         flags = column.to_numpy(zero_copy_only=False)
-        return [_fixed(flags.astype(np.uint8)[:, None])]
+        return [fixed_bytes(flags.astype(np.uint8)[:, None])]
     if pat.is_decimal(dtype):
-        return [_fixed(_decimal_bytes(column))]
+        return [fixed_bytes(_decimal_bytes(column))]
     if pat.is_fixed_size_binary(dtype):
         return [column.cast(pa.binary()).cast(pa.large_binary())]
     texts = _large(column)
@@ -290,7 +290,7 @@ def _read_text(
         raise CorruptMetadata("a key", f"a {dtype}", str(error)) from None
 
 
-def _fixed(raw: np.ndarray) -> pa.LargeBinaryArray:
+def fixed_bytes(raw: np.ndarray) -> pa.LargeBinaryArray:
     """Rows of bytes, shape (n, width), as an array."""
     offsets = np.arange(len(raw) + 1, dtype=np.int64) * raw.shape[1]
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(raw))]

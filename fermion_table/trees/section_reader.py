@@ -10,15 +10,17 @@ the order of keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import filter_batch_rows
+from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table.merge_engines.key_groups import Folded, KeyGroups, Unfoldable
 from fermion_table.merging.fold import columns_to_merge, fold
@@ -246,3 +248,31 @@ def count_section(runs: Runs, reader: SplitReader, *, threads: int | None = None
         return sum(rows.total for _, rows in visible_rows(runs, reader, threads=threads))
     bare = SplitReader(replace(request, fields=()), io=reader.io, guard=reader.guard)
     return sum(batch.num_rows for batch in read_section(runs, bare, threads=threads))
+
+
+def split_text(splits: Iterable[Split]) -> str:
+    """The splits of a task as text, for engines that are not written in Python.
+
+    It is JSON, a list of objects: a `FileSplit` is its fields; files of a tree that are merged are
+    ``{"runs": [[file, ...], ...], "merge_cost": ...}``. Only the version that wrote it reads it.
+    """
+    return msgspec.json.encode(list(splits)).decode()
+
+
+def splits_from_text(text: str) -> list[Split]:
+    """The splits that `split_text` was given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is no such text.
+    """
+    try:
+        objects = msgspec.json.decode(text, type=list[dict[str, Any]])
+        made: list[Split] = []
+        for each in objects:
+            kind: type[Any] = SectionSplit if "runs" in each else FileSplit
+            made.append(msgspec.convert(each, kind))
+        return made
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InvalidArgumentError(f"no splits of a scan: {error}; found {text[:80]!r}") from None
