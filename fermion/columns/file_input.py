@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +55,9 @@ class InputFiles:
     Parameters
     ----------
     location
-        A file, a pattern such as ``dir/*.csv``, or a directory, whose folders may be Hive
-        partitions (``day=2026-01-31``): they become columns; a local path or an fsspec URL (JSON
-        is copied to a temporary folder first). The
+        A file, a pattern such as ``dir/*.csv``, or a directory; a local path or an fsspec URL (JSON
+        is copied to a temporary folder first). Folders in it, and those just around it, may be Hive
+        partitions (``day=2026-01-31``), which become columns. The
         suffix of the files tells their format: Parquet, CSV (``.tsv`` with tabs), JSON lines,
         Arrow IPC, Feather or ORC; text may be compressed (``.csv.gz``).
     storage_options
@@ -129,7 +131,8 @@ class InputFiles:
                 f"and {other}"
             )
         kind = next(iter(formats))
-        filesystem, base, folder = self._filesystem, self._path, ""
+        filesystem, folder = self._filesystem, ""
+        base = _folder_of(self._path, is_directory=self._is_directory)
         if filesystem is not None and kind[0] == "json":
             # pyarrow holds the interpreter's lock while it waits for the threads that read JSON.
             folder = tempfile.mkdtemp(prefix="fermion-")
@@ -142,13 +145,12 @@ class InputFiles:
                         os.makedirs(os.path.dirname(copy), exist_ok=True)
                         filesystem.get_file(file, copy)
                     filesystem, files = None, copies
-                rows = datasets.dataset(
-                    files,
-                    format=_options(kind),
-                    filesystem=filesystem,
-                    partitioning=datasets.partitioning(flavor="hive"),
-                    partition_base_dir=base if self._is_directory else None,
-                )
+                dataset = partial(datasets.dataset, format=_options(kind), filesystem=filesystem)
+                own = dataset(files[:1]).schema.names if _key_of(base) else ()
+                while (key := _key_of(base)) and key not in own:
+                    base = os.path.dirname(base)
+                hive = datasets.partitioning(flavor="hive")
+                rows = dataset(files, partitioning=hive, partition_base_dir=base or None)
                 reader = rows.scanner().to_reader()
         except BaseException:
             _remove(folder, os.getpid())
@@ -198,6 +200,19 @@ def _found(filesystem: AbstractFileSystem | None, path: str) -> tuple[bool, list
     if os.path.isfile(path):
         return False, [path]
     return False, [file for file in glob.iglob(path, recursive=True) if os.path.isfile(file)]
+
+
+def _folder_of(path: str, *, is_directory: bool) -> str:
+    """The folder that a location names, or that the files it names lie in, without wildcards."""
+    if not is_directory:
+        path = os.path.dirname(re.split(r"[*?\[]", path, maxsplit=1)[0])
+    return path.rstrip("/")
+
+
+def _key_of(folder: str) -> str:
+    """The column of a Hive partition, by its folder; empty for other folders."""
+    key, equals, _ = os.path.basename(folder).partition("=")
+    return key if equals else ""
 
 
 def _remove(folder: str, process: int) -> None:

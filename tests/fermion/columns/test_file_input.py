@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pytest
 
 import fermion
+from fermion.columns.file_input import reader_of_files
 from fermion.errors import InvalidArgumentError
 from fermion_table import SchemaMismatch, Table
 
@@ -60,6 +61,30 @@ def test_files_of_other_formats_are_rows(files: Path, name: str) -> None:
     assert table.scan().count() == 6
     fermion.write_table(name, "copy.fermion")
     assert fermion.read_table("copy.fermion").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "named", ["hive", "hive/{}", "hive/{}/", "hive/{}/*.parquet", "hive/{}/part.parquet", "*/{}/*"]
+)
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_directories_patterns_and_files_give_the_same_columns(
+    files: Path, named: str, scheme: str
+) -> None:
+    """Of the folders around what is named, those that directly hold it, and no others."""
+    inside = files.parent / "env=test" / "in"
+    files.parent.joinpath("env=test").mkdir()
+    files.rename(inside)
+    rows = reader_of_files(f"{scheme}{inside}/{named.format('day=2026-01-31')}").read_all()
+    assert rows.schema.names == ["a", "b", "day"]
+    assert set(rows["day"].to_pylist()) >= {"2026-01-31"}
+
+
+def test_a_column_of_the_files_wins_over_the_folder_around_them(tmp_path: Path) -> None:
+    folder = tmp_path / "b=7"
+    folder.mkdir()
+    pyarrow.parquet.write_table(ROWS, folder / "part.parquet")
+    for named in (folder, folder / "*.parquet", folder / "part.parquet"):
+        assert reader_of_files(named).read_all() == ROWS
 
 
 def test_a_directory_gives_its_hive_partitions_as_columns(files: Path) -> None:
