@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     )
     from fermion.io.sink import open_sink
     from fermion.parquet.source import ParquetSource
+    from fermion.predicate.blocks import blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate
     from fermion.reading.training_blocks import FileBlocks
     from fermion.sql.engine import isolated_database, load_duckdb
@@ -84,6 +85,7 @@ __getattr__ = load_when_asked_for(
         "BatchCopier": "columns.arrow_input",
         "BlockRows": "training.blocks:Rows",
         "BoundedCache": "bounded_cache",
+        "blocks_that_may_match": "predicate.blocks",
         "bare_batch": "columns.exchange",
         "convert_batch": "columns.exchange",
         "convert_batches": "columns.exchange",
@@ -153,6 +155,7 @@ __all__ = [
     "WebPage",
     "ask",
     "bare_batch",
+    "blocks_that_may_match",
     "check_filled",
     "connect",
     "convert_batch",

@@ -219,7 +219,7 @@ class _Search:
             return
         kept = self._with_columns(entry)
         if kept is not None:
-            kept = self._with_deletions(kept)
+            kept = self._with_deletions(self._with_indexes(kept))
         if kept is None:
             self.losses.leave_out(entry)
         elif kept is not entry:
@@ -263,6 +263,19 @@ class _Search:
             )
             return None
         return kept
+
+    def _with_indexes(self, entry: Entry) -> Entry:
+        """An entry without the index files that are missing."""
+        kept = []
+        for each in entry.indexes:
+            why = self._files.problem(each.file, each.size)
+            if why is None:
+                kept.append(each)
+            else:
+                self._tell(f"{each.file}: {why}: an index, which indexes.rebuild() makes again")
+        if len(kept) == len(entry.indexes):
+            return entry
+        return msgspec.structs.replace(entry, indexes=tuple(kept))
 
     def _with_deletions(self, entry: Entry) -> Entry | None:
         """An entry whose deletion vector is there; None if it is not and the entry goes."""

@@ -428,8 +428,9 @@ class _Walk:
         problem = problem_beside(entry.rows, entry.bucket, entry.column_files)
         if entry.column_files and problem is not None:
             self._problem(entry.file, *problem)
-        for each in entry.column_files:
-            self._check_data_file(as_data_file(each))
+        for beside in (entry.column_files, entry.indexes):
+            for each in beside:
+                self._check_data_file(as_data_file(each))
         if entry.file in self.files:
             return
         self.files[entry.file] = entry.size

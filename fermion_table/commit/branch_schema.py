@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fermion_table.metadata.manifest import Entry, Runs, field_id_runs, ids_in
-from fermion_table.schema.schema import Field, Path, TableSchema
+from fermion_table.schema.schema import ColumnIndex, Field, Path, TableSchema
 
 _Value = TypeVar("_Value")
 _ATTRIBUTES = {
@@ -54,6 +54,7 @@ class NewIds:
             ),
             primary_key=tuple(self[number] for number in schema.primary_key),
             sort_by=tuple(self[number] for number in schema.sort_by),
+            indexes=tuple(ColumnIndex(field=self[x.field], kind=x.kind) for x in schema.indexes),
         )
 
     def _field(self, field: Field) -> Field:
@@ -84,6 +85,9 @@ class NewIds:
                     fields=self._runs(file.fields, known),
                 )
                 for file in entry.column_files
+            ),
+            indexes=tuple(
+                msgspec.structs.replace(each, field=self[each.field]) for each in entry.indexes
             ),
         )
 
@@ -134,6 +138,7 @@ def merged_schema(base: TableSchema, branch: TableSchema, target: TableSchema) -
         stored_metadata=_merged_map(
             "schema metadata", base.stored_metadata, branch.stored_metadata, target.stored_metadata
         ),
+        indexes=_merged_indexes(base, branch, target),
         **others,
     )
     partitions = (each.source_id for each in merged.partition_by)
@@ -145,6 +150,16 @@ def merged_schema(base: TableSchema, branch: TableSchema, target: TableSchema) -
                 "other"
             )
     return merged
+
+
+def _merged_indexes(
+    base: TableSchema, branch: TableSchema, target: TableSchema
+) -> tuple[ColumnIndex, ...]:
+    """The indexes that neither has dropped, those of the target first; one a field."""
+    gone = set(base.indexes).difference({*branch.indexes} & {*target.indexes})
+    fields = {each.field: each for each in (*branch.indexes, *target.indexes) if each not in gone}
+    order = dict.fromkeys(each.field for each in (*target.indexes, *branch.indexes))
+    return tuple(fields[number] for number in order if number in fields)
 
 
 def _merged_fields(sides: Sequence[tuple[Field, ...]], parent: Path) -> tuple[Field, ...]:

@@ -48,7 +48,7 @@ from fermion_table.errors import (
 )
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import latest, latest_listed, table_exists
-from fermion_table.metadata.manifest import Entry, data_paths_of, paths_of
+from fermion_table.metadata.manifest import Entry, data_paths_of, index_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     Located,
     MetadataWriter,
@@ -441,7 +441,9 @@ class Commit:
             branch=self.branch,
             writer=self.writer,
         )
-        new = {path for entry in entries for path in data_paths_of(entry)} - self.fsynced
+        new = {path for entry in entries for path in data_paths_of(entry)}
+        new.update(path for entry in entries for path in index_paths_of(entry))
+        new -= self.fsynced
         self.store.fsync(sorted(new))
         self.fsynced |= new
         self.may_be_published = True

@@ -63,6 +63,40 @@ class ColumnFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         return self.external_path or self.path
 
 
+class IndexFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Where the values of a field are in a data file: see `reading.index_files`.
+
+    Attributes
+    ----------
+    path, external_path, size, tail_length, file_id
+        As of an `Entry`.
+    rows
+        Of the index file itself.
+    field
+        The id of the field.
+    kind
+        ``btree``, ``bitmap`` or ``bloom``; others are not used.
+    indexed_file
+        The `file_id` of the data file or column file whose values it has. Where another file has
+        the field now, it is not used.
+    """
+
+    path: str = ""
+    external_path: str | None = None
+    size: Natural
+    rows: Natural
+    tail_length: Natural = 0
+    field: Natural
+    kind: str
+    indexed_file: str
+    file_id: str | None = None
+
+    @property
+    def file(self) -> str:
+        """What identifies the file: its path, or a clone's external path."""
+        return self.external_path or self.path
+
+
 def is_in(runs: Runs, field_id: int) -> bool:
     """Whether runs of field ids have one."""
     return any(first <= field_id <= last for first, last in runs)
@@ -246,6 +280,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         have.
     stats: Statistics by field id, of the file that has the field.
     column_files: Columns of the same rows in files of their own; see `ColumnFile`.
+    indexes: Files that tell where values are in this file or its column files; see `IndexFile`.
     deletion_vector: Rows of the file to leave out.
     source: What wrote the file; ``changelog``: it holds changes of rows, and is never live.
     created_ms: Milliseconds since 1970 UTC, by the writer's clock.
@@ -278,6 +313,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     columns: tuple[tuple[Natural, Natural], ...] | None = None
     stats: dict[Natural, FieldStatistics] = {}
     column_files: tuple[ColumnFile, ...] = ()
+    indexes: tuple[IndexFile, ...] = ()
     deletion_vector: DeletionVector | None = None
     source: Source = "append"
     created_ms: Natural = 0
@@ -361,15 +397,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return self.rows == 0 or (statistics is not None and statistics.null_count == 0)
 
 
-def as_data_file(file: ColumnFile) -> Entry:
-    """A column file as if it were a data file by itself."""
+def as_data_file(file: ColumnFile | IndexFile) -> Entry:
+    """A column file, or an index file, as if it were a data file by itself."""
     return Entry(
         path=file.path,
         external_path=file.external_path,
         size=file.size,
         rows=file.rows,
         tail_length=file.tail_length,
-        schema_id=file.schema_id,
+        schema_id=file.schema_id if isinstance(file, ColumnFile) else 0,
         file_id=file.file_id,
     )
 
@@ -566,7 +602,7 @@ def _range(values: Iterable[int]) -> tuple[int, int]:
 
 def paths_of(entry: Entry) -> dict[str, int]:
     """The files of an entry that lie in this table, with their sizes."""
-    paths = data_paths_of(entry)
+    paths = {**data_paths_of(entry), **index_paths_of(entry)}
     if entry.deletion_vector is not None:
         paths[entry.deletion_vector.path] = entry.deletion_vector.size
     return paths
@@ -587,3 +623,8 @@ def data_paths_of(entry: Entry) -> dict[str, int]:
     paths = {entry.path: entry.size} if entry.path else {}
     paths.update({each.path: each.size for each in entry.column_files if each.path})
     return paths
+
+
+def index_paths_of(entry: Entry) -> dict[str, int]:
+    """The index files of an entry that lie in this table, with their sizes."""
+    return {each.path: each.size for each in entry.indexes if each.path}

@@ -16,7 +16,7 @@ created_ms
 batch.min, batch.max, batch.count,     int64    of ``batch``; null: there are no batches
 batch.sorted (0 or 1)
 partition, columns, column_files,      string   the key's JSON; null: the default
-min_key, max_key, deletion_vector,
+indexes, min_key, max_key, deletion_vector,
 unknown
 stats.<id>.min, .max, .null_count,     int64    of ``stats``; flags null: no statistics of the
 .flags                                          field in this file
@@ -57,6 +57,7 @@ from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
     FieldStatistics,
+    IndexFile,
     Layout,
     ManifestReference,
     layout_of,
@@ -78,6 +79,7 @@ _JSON: dict[str, Any] = {
     "partition": tuple[Any, ...],
     "columns": tuple[tuple[int, int], ...],
     "column_files": tuple[ColumnFile, ...],
+    "indexes": tuple[IndexFile, ...],
     "min_key": Any,
     "max_key": Any,
     "deletion_vector": DeletionVector,
@@ -394,7 +396,8 @@ class PackedFiles:
 
     def paths(self, ordinals: np.ndarray) -> pa.Array:
         """See `FileColumns`."""
-        table = self._read(["path", "deletion_vector", "column_files"], ordinals)
+        beside = ("column_files", "indexes")
+        table = self._read(["path", "deletion_vector", *beside], ordinals)
         found = [pa.nulls(0, pa.string())]
         if "path" in table.column_names:
             found += table.column("path").drop_null().chunks
@@ -402,9 +405,9 @@ class PackedFiles:
             texts = table.column("deletion_vector").drop_null().to_pylist()
             vectors = [_parsed(text, _JSON["deletion_vector"]).path for text in texts]
             found.append(pa.array(vectors, pa.string()))
-        if "column_files" in table.column_names:
-            texts = table.column("column_files").drop_null().to_pylist()
-            files = [each for text in texts for each in _parsed(text, _JSON["column_files"])]
+        for name in (each for each in beside if each in table.column_names):
+            texts = table.column(name).drop_null().to_pylist()
+            files = [each for text in texts for each in _parsed(text, _JSON[name])]
             found.append(pa.array([each.path for each in files if each.path], pa.string()))
         return pa.concat_arrays(found)
 

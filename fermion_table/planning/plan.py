@@ -45,7 +45,14 @@ from fermion_table.planning.partition_pruning import (
     partitions_selected,
     partitions_that_may_match,
 )
-from fermion_table.planning.split import FileSplit, Split, beside, file_split, mixed_tasks
+from fermion_table.planning.split import (
+    FileSplit,
+    Split,
+    beside,
+    file_split,
+    indexes_of,
+    mixed_tasks,
+)
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 from fermion_table.storage.store import AtomicStore, in_time
@@ -295,6 +302,7 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, 
             files.vector(entry),
             shares=files.shares_storage(entry),
             column_files=beside(entry, files) if entry.column_files else (),
+            indexes=indexes_of(entry, files) if entry.indexes else (),
         )
         for entry in entries
     )

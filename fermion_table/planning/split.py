@@ -56,6 +56,16 @@ class FileReader(Protocol):
         """How many rows of a file the query selects."""
 
 
+@dataclass(frozen=True, slots=True)
+class SplitIndex:
+    """An index file of a data file: `field`, `kind` and `indexed_file` as of an `IndexFile`."""
+
+    field: int
+    kind: str
+    indexed_file: str
+    file: FileSplit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSplit:
     """One data file, or some rows of it.
@@ -78,6 +88,8 @@ class FileSplit:
         Of a column file: runs of the ids of the fields that it has; None: a data file.
     column_files
         Files with some columns of the same rows; the last one that has a field counts.
+    indexes
+        Files that tell where values are in it.
     in_batches
         Whether it was written in batch mode.
     partition
@@ -105,6 +117,7 @@ class FileSplit:
     columns: Runs | None = None
     fields: Runs | None = None
     column_files: tuple[FileSplit, ...] = ()
+    indexes: tuple[SplitIndex, ...] = ()
     in_batches: bool = False
     partition: tuple[Any, ...] = ()
     row_range: tuple[int, int] | None = None
@@ -186,12 +199,13 @@ def file_split(
     *,
     shares: bool = True,
     column_files: tuple[FileSplit, ...] = (),
+    indexes: tuple[SplitIndex, ...] = (),
 ) -> FileSplit:
     """A whole data file as a split.
 
     location: Where the file lies: see `shared_files`.
     deletion_location: Where the file of its deletion vector lies.
-    shares, column_files: See `FileSplit`.
+    shares, column_files, indexes: See `FileSplit`.
     """
     return FileSplit(
         location=location,
@@ -202,6 +216,7 @@ def file_split(
         schema_id=entry.schema_id,
         columns=entry.columns,
         column_files=column_files,
+        indexes=indexes,
         in_batches=entry.batch is not None,
         partition=entry.partition,
         deletion=entry.deletion_vector,
@@ -230,6 +245,21 @@ def beside(entry: Entry, files: SharedFiles) -> tuple[FileSplit, ...]:
         alone = as_data_file(each)
         split = file_split(alone, files.data(alone), shares=files.shares_storage(alone))
         made.append(replace(split, columns=entry.columns, fields=each.fields))
+    return tuple(made)
+
+
+def indexes_of(entry: Entry, files: SharedFiles) -> tuple[SplitIndex, ...]:
+    """The index files of an entry; parameters as of `beside`.
+
+    Raises
+    ------
+    UnsafeStorage
+    """
+    made = []
+    for each in entry.indexes:
+        alone = as_data_file(each)
+        file = file_split(alone, files.data(alone), shares=files.shares_storage(alone))
+        made.append(SplitIndex(each.field, each.kind, each.indexed_file, file))
     return tuple(made)
 
 

@@ -7,10 +7,10 @@ for is added up over threads. A data file must be the one that its entry names b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ import fermion
 from fermion import FilePruning, telemetry
 from fermion.display import short_repr
 from fermion.engine import filter_batch_rows
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
@@ -26,6 +27,11 @@ from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.planning.filters import selected
 from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest, Split, plan_file
 from fermion_table.schema.conversion import convert_batch, empty_columns
+
+if TYPE_CHECKING:
+    from fermion_table.reading import index_files
+else:  # few tables have indexes
+    index_files = LoadedWhenAskedFor("fermion_table.reading.index_files")
 
 
 def check_identity(file: fermion.FermionFile, expected: str | None, name: str) -> None:
@@ -187,7 +193,9 @@ class SplitReader:
         self, split: FileSplit, rows: RowRanges | None, threads: int | None
     ) -> Iterator[pa.RecordBatch]:
         plan = self.plan(split)
-        wanted = self.rows(split) if rows is None else rows
+        wanted = self._indexed(split, self.rows(split)) if rows is None else rows
+        if wanted is not None and not wanted:
+            return
         for batch in self._file_batches(split, plan, threads, wanted):
             converted = convert_batch(plan.conversions, batch, plan.schema)
             if plan.residual is not None:
@@ -215,6 +223,20 @@ class SplitReader:
             wanted = live if wanted is None else wanted & live
         return wanted
 
+    def _indexed(self, split: FileSplit, wanted: RowRanges | None) -> RowRanges | None:
+        """Those of some rows (None: all) outside of which the filter selects none."""
+        if not split.indexes or self.request.filter is None:
+            return wanted
+
+        @contextmanager
+        def opened(index: FileSplit) -> Iterator[fermion.FermionFile]:
+            with self._opened(index, 1, at_once=False) as file:
+                yield file
+                self.io.add(file)
+
+        found = index_files.rows_by_index(self.request, split, opened)
+        return wanted if found is None else found if wanted is None else wanted & found
+
     def batches(
         self, split: FileSplit, *, rows: RowRanges | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +262,8 @@ class SplitReader:
             asked = split.column_files[first.place]
             columns, pushed = first.columns, first.pushed
         with self.guard(), self._opened(asked, 1, at_once=False) as file:
-            pruning = file.prune(pushed, columns=columns, rows=self.rows(split))
+            rows = self._indexed(split, self.rows(split))
+            pruning = file.prune(pushed, columns=columns, rows=rows)
             self.io.add(file)
         return pruning
 
@@ -262,7 +285,7 @@ class SplitReader:
 
     def _find(self, split: FileSplit, threads: int | None) -> RowRanges:
         plan = self.plan(split)
-        wanted = self.rows(split)
+        wanted = self._indexed(split, self.rows(split))
         if plan.searches:
             wanted = self._search(split, plan, threads, wanted)
         wanted = RowRanges.all(split.rows) if wanted is None else wanted

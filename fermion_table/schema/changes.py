@@ -60,6 +60,9 @@ def apply_changes(schema: TableSchema, changes: Sequence[Change], *, time_ms: in
         changed = change(changed)
     if changed == schema:
         return schema
+    kept = tuple(each for each in changed.indexes if each.field in changed.paths)
+    if kept != changed.indexes:
+        changed = msgspec.structs.replace(changed, indexes=kept)
     return msgspec.structs.replace(changed, id=schema.id + 1, time_ms=time_ms)
 
 

@@ -26,6 +26,7 @@ RESERVED = ("file.", "fermion.")
 NUMBER_MAX = 2**31 - 1
 """The greatest value of a property that is a number."""
 COLUMN_FILES_DEFAULT = 8
+INDEX_ROWS_MIN = 10_000
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
 _LIKENESS = 0.85
@@ -253,6 +254,10 @@ OF_ALL_TABLES = (
         *("statistics_columns", AnyColumns(), None),
         "columns whose statistics the metadata keeps in addition to the first 32, with commas "
         "between them",
+    ),
+    Property(
+        *("index.rows_min", Number(0), str(INDEX_ROWS_MIN)),
+        "data files with fewer rows get no [index](indexes.md): they are read as quickly without",
     ),
     Property(
         *("file.profile", Profile(), None),
@@ -551,6 +556,7 @@ class TableProperties:
     write_buffer_bytes: Arrow bytes that a writer keeps in memory before rows go to storage, all its
         files together.
     column_files_max: Compaction rewrites a data file that has more column files.
+    index_rows_min: Data files with fewer rows get no index.
     consumer_age_ms: Consumers that have said nothing for longer are forgotten; None: none are.
     """
 
@@ -559,6 +565,7 @@ class TableProperties:
     profile: str | None = None
     write_buffer_bytes: int
     column_files_max: int = COLUMN_FILES_DEFAULT
+    index_rows_min: int = INDEX_ROWS_MIN
     consumer_age_ms: int | None = None
 
 
@@ -579,6 +586,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         profile=value("file.profile"),
         write_buffer_bytes=value("write_buffer_size"),
         column_files_max=value("column_files_max"),
+        index_rows_min=value("index.rows_min"),
         consumer_age_ms=value("consumer.expiration_time"),
     )
 
@@ -673,6 +681,8 @@ class KeySettings:
         self._asked: set[str] = set()
         for name, value in properties.items():
             plain = plain_name(name)
+            if plain in _NAMES_OF_ALL:
+                continue
             if not (_is_of_family(plain) or plain.split(".")[0] in self._engines):
                 continue
             if self._values.get(plain, value) != value:

@@ -334,6 +334,13 @@ class PartitionField(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return f"{self.transform}({parameter}{column})"
 
 
+class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """An index of the table: the id of its field, at any depth of structs, and its kind."""
+
+    field: int
+    kind: str
+
+
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
     """Where an earlier version is stored: its id, file, BLAKE2b hash and stored size in bytes."""
 
@@ -360,6 +367,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         Field ids.
     properties
         The table's settings.
+    indexes
+        What writers make index files of; one of a field that is gone has no meaning.
     stored_metadata
         Arrow's schema metadata.
     bucket_counts
@@ -382,6 +391,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     primary_key: tuple[int, ...] = ()
     sort_by: tuple[int, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
+    indexes: tuple[ColumnIndex, ...] = ()
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
     bucket_counts: tuple[int, ...] = ()
     ancestors: tuple[SchemaVersion, ...] = ()

@@ -23,6 +23,7 @@ Names are relative to the table, with ``/`` between segments::
     data/[k=v/...][bucket-n/]<unique>.fermion
     data/[k=v/...][bucket-n/]changelog-<unique>.fermion
     data/columns-<unique>.fermion          columns of the rows of another data file
+    data/index-<unique>.fermion            where values of a column are in a data file
 
 Slots, tags and hints are never compressed: a slot must have exactly one name.
 All functions but `unique_name` are pure.
@@ -68,7 +69,7 @@ _SAFE_PATH = re.compile(f"{_SAFE_SEGMENT}(?:/{_SAFE_SEGMENT})*")
 _SNAPSHOT_FILE = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})\.json")
 _EXPIRED_MARK = re.compile(rf"(\d{{{SNAPSHOT_ID_DIGITS}}})(?:-(\d{{{SNAPSHOT_ID_DIGITS}}}))?")
 _UNIQUE = "[0-9a-f]{32}"
-_PREFIX = "(?:changelog-|columns-)?"
+_PREFIX = "(?:changelog-|columns-|index-)?"
 _ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
 _PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
 _WRITERS_OBJECT = re.compile(
@@ -241,6 +242,16 @@ def data_path(
     prefix = "changelog-" if is_changelog else "columns-" if is_columns else ""
     segments.append(f"{prefix}{unique}.fermion")
     return check_path("/".join(segments))
+
+
+def index_path(unique: str) -> str:
+    """The file that tells where values of a column are in a data file."""
+    return f"{DATA_DIRECTORY}/index-{unique}.fermion"
+
+
+def is_index(path: str) -> bool:
+    """Whether a file is an index: tables can be read without it."""
+    return path.startswith(f"{DATA_DIRECTORY}/index-")
 
 
 def partition_segment(name: str, value: str | None) -> str:

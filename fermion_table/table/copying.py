@@ -36,7 +36,14 @@ from fermion_table.metadata.shared_files import CLONE_OF, creation_properties
 from fermion_table.metadata.snapshot import check_writable
 from fermion_table.moments import now_ms
 from fermion_table.storage.location import refuse_nested
-from fermion_table.storage.paths import MAIN, TAG_DIRECTORY, branch_path, snapshot_path, tag_path
+from fermion_table.storage.paths import (
+    MAIN,
+    TAG_DIRECTORY,
+    branch_path,
+    is_index,
+    snapshot_path,
+    tag_path,
+)
 from fermion_table.storage.store import AtomicStore, CreateResult
 
 COPIED_AT_ONCE = 2
@@ -200,7 +207,7 @@ def _wanted(source: AtomicStore) -> dict[str, int]:
     """The files that snapshots, branches and tags refer to, with sizes."""
     live = live_objects(source, schema_paths=partial(schema_paths, source), now=now_ms())
     listed = _listed(source)
-    if missing := live.missing(listed):
+    if missing := [path for path in live.missing(listed) if not is_index(path)]:
         raise MissingDataFile(
             f"{redacted(source.location)}: {missing[0]} is gone, though a snapshot that has not "
             f"expired names it ({counted(len(missing), 'file')} in all); nothing was published"

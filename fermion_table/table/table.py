@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         staged,
         versions,
     )
+    from fermion_table.table.indexes import Indexes
 else:  # each is loaded when it is first used: a program that reads never loads what commits
     clone, replacement, request, refs, tables, staged = map(
         LoadedWhenAskedFor,
@@ -386,6 +387,13 @@ class Table:
         from fermion_table.mirrors.registry import Mirrors  # rarely asked for
 
         return Mirrors(self.store, self.branch, self.set_properties)
+
+    @property
+    def indexes(self) -> Indexes:
+        """Indexes of columns: ``indexes.create("mail")``, ``.list()``, ``.drop("mail")``."""
+        from fermion_table.table.indexes import Indexes  # rarely asked for
+
+        return Indexes(self._state)
 
     @property
     def inspect(self) -> tables.Inspection:

@@ -32,6 +32,7 @@ def schema_of_columns(schema: TableSchema, names: Sequence[str]) -> TableSchema:
         partition_by=(),
         primary_key=(),
         sort_by=(),
+        indexes=(),
     )
 
 
@@ -107,7 +108,11 @@ def placed(
         present = entry.with_data(known)
         runs = field_id_runs((present - hidden) | filled)
     return msgspec.structs.replace(
-        entry, column_files=(*entry.column_files, file), stats=stats, columns=runs
+        entry,
+        column_files=(*entry.column_files, file),
+        stats=stats,
+        columns=runs,
+        indexes=tuple(each for each in entry.indexes if each.field not in stale),
     )
 
 

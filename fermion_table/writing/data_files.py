@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import fermion
 from fermion.engine import copy_file
+from fermion.exports import LoadedWhenAskedFor
 from fermion_table.metadata.manifest import (
     BatchRange,
     Entry,
@@ -28,6 +29,11 @@ from fermion_table.storage.paths import data_path, unique_name
 from fermion_table.storage.store import is_durable
 from fermion_table.writing.incoming_rows import Partition
 from fermion_table.writing.writer_message import WriteSettings
+
+if TYPE_CHECKING:
+    from fermion_table.writing import index_writer
+else:  # few tables have indexes
+    index_writer = LoadedWhenAskedFor("fermion_table.writing.index_writer")
 
 
 class EntryMaker:
@@ -146,6 +152,7 @@ class OpenFile:
     rows, raw_bytes: Written so far; bytes are those of Arrow data.
     waiting_rows, waiting_bytes: Those that the file keeps in memory: of the stripe that it has not
         finished.
+    is_indexed: Whether it gets the index files of the table.
     """
 
     writer: fermion.Writer
@@ -155,6 +162,7 @@ class OpenFile:
     rows: int = 0
     waiting_bytes: int = 0
     waiting_rows: int = 0
+    is_indexed: bool = False
 
 
 class DataFiles:
@@ -193,6 +201,8 @@ class DataFiles:
         )
         time = time_field(schema.properties)
         columns = (*properties.statistics_columns, *([] if time is None else [time]))
+        self._schema = schema
+        self._index_rows_min = properties.index_rows_min
         self._entries = EntryMaker(schema, columns)
         self._raw_bytes = 0
         self._file_bytes = 0
@@ -234,7 +244,7 @@ class DataFiles:
             storage_options=self._store.storage_options,
         )
         self._owned.add(path, writer)
-        return OpenFile(writer, path, partition)
+        return OpenFile(writer, path, partition, is_indexed=not (is_changelog or is_columns))
 
     def copy(self, file: fermion.FermionFile, partition: Partition) -> Entry:
         """Copy a file that others have written with the columns of the schema, and describe it."""
@@ -247,8 +257,10 @@ class DataFiles:
             storage_options=self._store.storage_options,
         )
         self._owned.add(path)
-        return self._entries.entry(
-            info, path, partition=partition.values, source="import", created_ms=now_ms()
+        return self._indexed(
+            self._entries.entry(
+                info, path, partition=partition.values, source="import", created_ms=now_ms()
+            )
         )
 
     def room(self, file: OpenFile, rows: pa.RecordBatch, raw_bytes: int | None = None) -> int:
@@ -287,10 +299,26 @@ class DataFiles:
         self._owned.add(file.path)
         self._raw_bytes += file.raw_bytes
         self._file_bytes += info.size
-        return self._entries.entry(
+        entry = self._entries.entry(
             info,
             file.path,
             partition=file.partition.values,
             source=self._source,
             created_ms=now_ms(),
         )
+        return self._indexed(entry) if file.is_indexed else entry
+
+    def _indexed(self, entry: Entry) -> Entry:
+        """An entry with the index files of the table's indexes."""
+        schema = self._schema
+        if not schema.indexes or entry.rows < max(self._index_rows_min, 1):
+            return entry
+        paths = {each.field: schema.paths.get(each.field, ()) for each in schema.indexes}
+        wanted = [
+            (each.field, each.kind, path)
+            for each in schema.indexes
+            if (path := paths[each.field]) and entry.has_column(schema.by_name[path[0]].id)
+        ]
+        holder = self._store.locate(entry.path)
+        writer = index_writer.IndexWriter(self._owned, self._options)
+        return writer.with_indexes(entry, holder, entry.file_id, wanted)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fermion_table.inspection.refs import Branches, Consumers, Tags
 from fermion_table.mirrors.registry import Mirrors
+from fermion_table.table.indexes import Indexes
 
-ALSO = {Tags, Branches, Consumers, Mirrors}
+ALSO = {Tags, Branches, Consumers, Mirrors, Indexes}
 """Classes that a table's attributes give."""
 MADE_BY_THE_PACKAGE = {
     "BranchHead",

@@ -26,6 +26,7 @@ from fermion_table.engine import (
     stage_table,
 )
 from fermion_table.mirrors.registry import Mirrors
+from fermion_table.table.indexes import Indexes
 from tests.acceptance.file_calls import TRAINING
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
@@ -60,6 +61,12 @@ def prepare(directory: Path) -> None:
     table.tags.create("first")
     table.branches.create("side")
     Table.create(directory / "k", SCHEMA, primary_key=["id"], durability="fast").upsert(ROWS)
+
+
+def _indexes(table: Table) -> Indexes:
+    """Those of a table that has one."""
+    table.indexes.create("id")
+    return table.indexes
 
 
 def _mirrors(table: Table) -> Mirrors:
@@ -473,6 +480,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "TableSchema.find": _of(lambda t: t.schema, "find", path="id", where="table"),
     "TableSchema.resolve": _of(lambda t: t.schema, "resolve", path="id", where="table"),
     "TableSchema.to_arrow": _of(lambda t: t.schema, "to_arrow", field_ids=False),
+    "Indexes.create": _of(lambda t: t.indexes, "create", column="id", kind="bitmap"),
+    "Indexes.drop": _of(_indexes, "drop", name="id"),
+    "Indexes.rebuild": _of(_indexes, "rebuild", name="id", full=True),
     "Mirrors.create": _of(
         lambda t: t.mirrors,
         "create",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -232,11 +233,39 @@ def consumed(path: Path) -> Table:
     return table
 
 
+def indexed(path: Path) -> Table:
+    """Indexes of both kinds, made before and after their files, stale, dropped, and packed."""
+    schema = pa.schema([*ROWS, ("s", pa.struct([("x", pa.float64())])), ("gone", pa.string())])
+    table = Table.create(path, schema, properties={"index.rows_min": "1"})
+
+    def rows(first: int) -> dict[str, list[Any]]:
+        numbers = range(first, first + 20)
+        inner = [{"x": [None, float("nan"), -0.0, each / 2][each % 4]} for each in numbers]
+        keys = [None if each % 7 == 0 else f"k{each % 3}" for each in numbers]
+        return {"k": keys, "v": list(numbers), "s": inner, "gone": keys}
+
+    table.append(rows(0))
+    table.indexes.create("v")
+    table.indexes.create("k", kind="bitmap")
+    table.indexes.create("s.x")
+    table.indexes.create("gone", kind="bitmap")
+    with (
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
+    ):
+        table.append(rows(20))
+        table.delete("v IN (3, 25)")
+    table.fill_columns({"v": [4], "k": ["filled"]}, on="v")
+    table.rename_column("k", "key")
+    table.indexes.drop("gone")
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, column_files, consumed, *KEYED,
+        merged_branch, column_files, consumed, indexed, *KEYED,
     )
 }  # fmt: skip

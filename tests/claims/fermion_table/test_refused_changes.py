@@ -223,3 +223,12 @@ def test_a_default_of_a_column_that_is_not_added_is_refused(tmp_path: Path) -> N
     table.refresh()
     table.add_columns({"a": pa.int64()}, defaults={"a": 1})
     assert table.refresh().time_ms > datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+
+
+def test_properties_of_all_tables_are_taken_by_tables_with_a_primary_key(tmp_path: Path) -> None:
+    """Those with a dot were refused as unknown settings of the key."""
+    given = {"consumer.expiration_time": "1 d", "index.rows_min": "5"}
+    table = Table.create(
+        tmp_path / "t", pa.schema([("k", pa.int64())]), primary_key="k", properties=given
+    )
+    assert given.items() <= table.properties.items()
