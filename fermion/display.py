@@ -7,15 +7,20 @@ fits on a screen, and takes no request to a storage.
 from __future__ import annotations
 
 import dataclasses
-import html
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fermion.errors import FermionError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.redaction import redacted, redacted_text
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = LoadedWhenAskedFor("html")
 
 LINE_LENGTH = 100
 """Of the lines of a `repr`."""

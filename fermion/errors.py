@@ -20,14 +20,19 @@ A failure of the storage is not a `FermionError`, because it does not mean that 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fermion.exports import LoadedWhenAskedFor
 from fermion.redaction import redacted_text
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    difflib = LoadedWhenAskedFor("difflib")
 
 
 class FermionError(Exception):

@@ -12,16 +12,21 @@ import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.arrow_buffers import list_ranges
-from fermion.columns.file_input import reader_of_files
 from fermion.columns.types import is_list_view
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
+
+if TYPE_CHECKING:
+    from fermion.columns import file_input
+else:
+    file_input = LoadedWhenAskedFor("fermion.columns.file_input")
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -35,7 +40,7 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
         A table, a record batch, a reader, an iterable of either, a frame of pandas or Polars (a
         lazy one, too), a dict of columns, dicts of values one a row, a structured or a
         two-dimensional array of NumPy (named by ``schema``, or ``column0`` and so on), a dataset or
-        scanner of `pyarrow.dataset`, files of other formats (see `reader_of_files`), or any object
+        scanner of `pyarrow.dataset`, files of other formats (see `file_input`), or any object
         with ``__arrow_c_stream__``.
     schema
         Wanted for an iterable that may be empty, and for pandas frames and dicts.
@@ -72,7 +77,7 @@ def record_batch_reader(data: Any, *, schema: pa.Schema | None = None) -> pa.Rec
     if isinstance(data, np.ndarray):
         return _from_columns(_of_numpy(data, schema), schema).to_reader()
     if isinstance(data, (str, os.PathLike)):
-        return reader_of_files(data)
+        return file_input.reader_of_files(data)
     if hasattr(data, "collect_batches"):
         return _from_lazy(data)
     if isinstance(data, Iterable) and not isinstance(data, bytes):

@@ -22,15 +22,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from fermion import kernels
 from fermion.columns.types import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
 from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, Codec, EncodingId, NodeFlag
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 Buffer = Any
 """Anything that gives bytes without copying; typing has no name for it before Python 3.12."""

@@ -16,10 +16,9 @@ offset size       name           meaning
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pcodec import ChunkConfig, PagingSpec
-from pcodec.wrapped import ChunkDecompressor, FileCompressor, FileDecompressor
 
 from fermion.columns.types import PhysicalType, Values
 from fermion.encodings.encoding import (
@@ -33,7 +32,15 @@ from fermion.encodings.encoding import (
 )
 from fermion.encodings.narrow import is_narrow, narrowed
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.layout import Codec, EncodingId
+
+if TYPE_CHECKING:
+    import pcodec
+    from pcodec import wrapped
+else:
+    wrapped = LoadedWhenAskedFor("pcodec.wrapped")
+    pcodec = LoadedWhenAskedFor("pcodec")
 
 _PARAMETERS = struct.Struct("<II")
 # pcodec fills destinations shorter than a block only in whole batches of this many values.
@@ -172,30 +179,32 @@ def compress_blocks(
     full, rest = divmod(count, block_slots)
     if level is None:
         level = LEVEL if count > _FEW_VALUES else _LEVEL_OF_FEW
-    config = ChunkConfig(
+    config = pcodec.ChunkConfig(
         compression_level=level,
-        paging_spec=PagingSpec.exact_page_sizes([block_slots] * full + [rest] * (rest > 0)),
+        paging_spec=pcodec.PagingSpec.exact_page_sizes([block_slots] * full + [rest] * (rest > 0)),
         enable_8_bit=True,
     )
-    file = FileCompressor()
+    file = wrapped.FileCompressor()
     chunk = file.chunk_compressor(np.ascontiguousarray(values), config)
     meta = file.write_header() + chunk.write_meta()
     return meta, [chunk.write_page(block) for block in range(full + (rest > 0))]
 
 
-def _open(meta: bytes, dtype: np.dtype) -> ChunkDecompressor:
+def _open(meta: bytes, dtype: np.dtype) -> wrapped.ChunkDecompressor:
     name = _NAMES.get(dtype.str[1:])
     if name is None:
         raise InvalidFileError(f"pcodec node cannot hold values of type {dtype}")
     try:
-        file, header_length = FileDecompressor.new(meta)
+        file, header_length = wrapped.FileDecompressor.new(meta)
         chunk, _ = file.chunk_decompressor(meta[header_length:], name)
     except BaseException as error:
         raise _mapped(error) from error
     return chunk
 
 
-def _read_block(decompressor: ChunkDecompressor, data: bytes, slots: int, out: np.ndarray) -> None:
+def _read_block(
+    decompressor: wrapped.ChunkDecompressor, data: bytes, slots: int, out: np.ndarray
+) -> None:
     try:
         progress, _ = decompressor.read_page_into(data, slots, out)
     except BaseException as error:

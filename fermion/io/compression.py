@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import zstandard
 
 from fermion import kernels
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.layout import Codec
+
+if TYPE_CHECKING:
+    import zstandard
+else:
+    zstandard = LoadedWhenAskedFor("zstandard")
 
 Buffer = Any
 """Anything that gives bytes without copying; typing has no name for it before Python 3.12."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-import msgspec
 import numpy as np
 
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
@@ -97,7 +96,8 @@ class FileIdentity(NamedTuple):
 UNKNOWN_IDENTITY = FileIdentity()
 
 
-class Footer(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Footer:
     """What a footer says; offsets and lengths in bytes from the start of the file."""
 
     schema_offset: int

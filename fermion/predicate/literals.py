@@ -12,9 +12,8 @@ import math
 import re
 from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,13 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.columns.types import is_string_like, strip_wrappers
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.statistics.keys import raw_decimal
+
+if TYPE_CHECKING:
+    import fractions
+else:
+    fractions = LoadedWhenAskedFor("fractions")
 
 _EXPONENT_MAX = 5000
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -419,20 +424,20 @@ def _place_float(value: Any, storage: pa.DataType) -> tuple[float, bool]:
         value = float(value)
     if isinstance(value, float) and (width == 8 or math.isinf(value)):
         return value, True
-    exact = Fraction(value)
+    exact = fractions.Fraction(value)
     with np.errstate(over="ignore"):
         try:
             near = kind(value)
         except OverflowError:
             near = kind(math.inf if value > 0 else -math.inf)
-    if not math.isinf(near) and Fraction(float(near)) == exact:
+    if not math.isinf(near) and fractions.Fraction(float(near)) == exact:
         return float(near), True
-    if near == math.inf or (near != -math.inf and Fraction(float(near)) > exact):
+    if near == math.inf or (near != -math.inf and fractions.Fraction(float(near)) > exact):
         near = np.nextafter(near, kind(-math.inf), dtype=kind)
     return float(near), False
 
 
-def _position(value: Any, storage: pa.DataType) -> int | Fraction:
+def _position(value: Any, storage: pa.DataType) -> int | fractions.Fraction:
     """Where a literal lies on the raw axis of an integer, decimal, boolean or temporal type."""
     if pat.is_decimal(storage):
         if abs(storage.scale) > _EXPONENT_MAX:
@@ -440,13 +445,13 @@ def _position(value: Any, storage: pa.DataType) -> int | Fraction:
                 f"values of {storage} cannot be compared: expected a scale within "
                 f"{_EXPONENT_MAX} of 0"
             )
-        return rational(value) * Fraction(10) ** storage.scale
+        return rational(value) * fractions.Fraction(10) ** storage.scale
     if pat.is_integer(storage) or pat.is_boolean(storage):
         return rational(value)
-    return Fraction(nanoseconds(value), _tick(storage))
+    return fractions.Fraction(nanoseconds(value), _tick(storage))
 
 
-def rational(value: Any) -> int | Fraction:
+def rational(value: Any) -> int | fractions.Fraction:
     """The exact value of a number; that of a float by its shortest digits, and of one that is very
     large or very small one that is on the same side of all values of columns."""
     if isinstance(value, float):
@@ -457,8 +462,8 @@ def rational(value: Any) -> int | Fraction:
         if value and value.adjusted() > _EXPONENT_MAX:
             return sign * 10**_EXPONENT_MAX
         if value and value.adjusted() < -_EXPONENT_MAX:
-            return Fraction(sign, 10**_EXPONENT_MAX)
-        return Fraction(value)
+            return fractions.Fraction(sign, 10**_EXPONENT_MAX)
+        return fractions.Fraction(value)
     return int(value)
 
 

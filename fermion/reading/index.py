@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from fermion.bounded_cache import BoundedCache
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, has_ordered, parse_ordered
 from fermion.columns.types import Node, column_node
 from fermion.errors import ChecksumError, InvalidArgumentError, InvalidFileError, column_not_found
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import Lock, cached_property
 from fermion.io.checksum import PageChecks
 from fermion.io.source import CountingSource
@@ -41,6 +41,14 @@ from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.metadata.sort_order import parse_sort_order
 from fermion.options import ReadOptions, SortKey
 from fermion.pages.batches import stream_types
+
+if TYPE_CHECKING:
+    import hashlib
+
+    import msgspec
+else:
+    msgspec = LoadedWhenAskedFor("msgspec")
+    hashlib = LoadedWhenAskedFor("hashlib")
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
 LAYOUT_BYTES_MAX = 8 * 1024
@@ -373,7 +381,9 @@ class FileIndex:
         with self._block_lock.get():
             missing = wanted
             if again or len(wanted) > 1:
-                missing = np.unique(wanted[again | (self._block_places[wanted, 0] == 0)])
+                is_missing = np.zeros(len(self._block_places), bool)
+                is_missing[wanted[again | (self._block_places[wanted, 0] == 0)]] = True
+                missing = np.flatnonzero(is_missing)
             elif len(wanted) and self._block_places[wanted[0], 0]:
                 missing = wanted[:0]
             if len(missing):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.io.checksum import crc32c
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
@@ -36,6 +36,11 @@ from fermion.pages.batches import stream_types
 from fermion.version import created_by
 from fermion.writing.column import ColumnPlans
 from fermion.writing.log import FileLog
+
+if TYPE_CHECKING:
+    import msgspec
+else:
+    msgspec = LoadedWhenAskedFor("msgspec")
 
 FILE_STATISTICS_COLUMNS_MAX = 1000
 
@@ -173,7 +178,7 @@ def build_end(
     tail += cit
     directory = build_sections(places, bytes(tail))
     end = start + len(tail)
-    whole = msgspec.structs.replace(
+    whole = replace(
         footer,
         schema_offset=start,
         schema_length=len(schema_area),

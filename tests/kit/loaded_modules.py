@@ -56,6 +56,8 @@ SLOW = {
 OTHERS = {
     "mmh3",
     "msgspec",
+    "numpy.ma",
+    "numpy.typing",
     "pcodec",
     "pyarrow.compute",
     "pyarrow.dataset",
