@@ -124,6 +124,11 @@ def _properties(source: Any, leave_out: Collection[str]) -> dict[str, str]:
             kept[name] = value  # a name of the user's own
         else:
             refused.append(name)
+    defaults = [field.name for field in source.fields if field.default_value is not None]
+    if defaults:
+        (left if "default-values" in leave_out else refused).append(
+            f"default-values (of {', '.join(defaults)})"
+        )
     if refused:
         raise InvalidArgumentError(
             f"schema {source.id} of the Paimon table: {', '.join(sorted(refused))}: no "

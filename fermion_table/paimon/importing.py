@@ -59,6 +59,7 @@ def from_paimon(
     leave_out
         Names of options to import the table without, though they may matter to its rows. Those of
         how Paimon stores rows are left out anyhow; the property ``paimon.left_out`` lists them.
+        ``branches`` and ``default-values`` (of columns) are names, too.
     source_options
         Of Paimon's storage, such as ``fs.s3.endpoint``, where the source is a directory.
     storage_options
@@ -97,6 +98,7 @@ class PaimonImport:
     def __init__(self, source: Any, store: AtomicStore, leave_out: Collection[str]) -> None:
         self._source = source
         self._store = store
+        self._leave_out = leave_out
         schemas = source.schema_manager.list_all()
         self._definitions = definitions(schemas, leave_out)
         oldest = min(schemas, key=lambda schema: schema.id)
@@ -105,7 +107,16 @@ class PaimonImport:
         """The commit user of all commits: the table's name, and when it was created."""
 
     def run(self) -> Table:
-        """Import what is new; returns the table."""
+        """Import what is new; returns the table.
+
+        Raises InvalidArgumentError: The source has branches, which are not to be left out.
+        """
+        branches = sorted(self._source.branch_manager().branches())
+        if branches and "branches" not in self._leave_out:
+            raise InvalidArgumentError(
+                f"{self._source.table_path}: branches {', '.join(branches)}: an import has main "
+                "alone; leave_out=['branches'] leaves them out"
+            )
         states = list(self._states())
         first = states[0][0].schema_id if states else min(self._definitions)
         table = self._opened(self._definitions[first])

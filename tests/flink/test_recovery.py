@@ -16,10 +16,10 @@ import pytest
 from fermion_table import Table
 from tests.flink.environment import FlinkProcess, flink_process, use_catalog, with_connector
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 SCHEMA = pa.schema([("p", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
-SECONDS_MAX = 120
+SECONDS_MAX = 300
 COPY = (
     "INSERT INTO copy SELECT * FROM source "
     "/*+ OPTIONS('scan.poll-interval' = '100 ms', 'consumer-id' = 'copy') */"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -357,3 +358,28 @@ def test_the_command_imports_and_says_what_was_left_out(catalog, tmp_path, capsy
     printed = capsys.readouterr().out
     assert "snapshot 1: the table stores 2 rows, 1 tag" in printed
     assert "left out: file.format, odd" in printed
+
+
+def test_branches_and_default_values_are_refused_by_name(catalog, tmp_path):
+    """Both are left out where the caller says so, and the property lists defaults.
+
+    pypaimon adds no default value, so that the schema's file gets one here, as Java writes it.
+    """
+    source = create(catalog, "t", SCHEMA)
+    write(source, some(1))
+    schema_file = Path(source.table_path, "schema", "schema-0")
+    schema = json.loads(schema_file.read_text())
+    (column,) = [field for field in schema["fields"] if field["name"] == "v"]
+    column["defaultValue"] = "7"
+    schema_file.write_text(json.dumps(schema))
+    source = catalog.get_table("db.t")
+    source.branch_manager().create_branch("trial")
+    with pytest.raises(InvalidArgumentError, match="branches trial: an import has main alone"):
+        fermion_table.from_paimon(source, tmp_path / "ours", leave_out=["default-values"])
+    with pytest.raises(InvalidArgumentError, match=r"default-values \(of v\): no counterpart"):
+        fermion_table.from_paimon(source, tmp_path / "ours", leave_out=["branches"])
+    assert not Table.exists(tmp_path / "ours")
+    leave_out = ["branches", "default-values"]
+    table = fermion_table.from_paimon(source, tmp_path / "ours", leave_out=leave_out)
+    assert table.properties["paimon.left_out"] == "default-values (of v)"
+    assert table.count() == 1
