@@ -92,7 +92,8 @@ def integer(
     value: What the caller passed: an ``int``, a NumPy integer, an integer scalar of Arrow, or
         anything else with ``__index__``.
     name: Of the parameter, for the message.
-    minimum, maximum: Bounds, both inclusive; None: none.
+    minimum, maximum: Bounds, both inclusive; None: none. A number with a least value, of rows
+        say, is no greater than an int64, either.
     Raises TypeError: It is no integer.
     Raises InvalidArgumentError: It is out of bounds.
     """
@@ -100,6 +101,8 @@ def integer(
         found = value
     else:
         found = _index(value, name)
+    if minimum is not None and maximum is None and found > INT64_MAX:
+        maximum = INT64_MAX
     if (minimum is not None and found < minimum) or (maximum is not None and found > maximum):
         if maximum is None:
             expected = f"at least {minimum}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from fermion.display import names_text
+from fermion_table.scanning.polars_source import polars_schema
 
 if TYPE_CHECKING:
     import pandas
@@ -41,8 +44,28 @@ class ArrowRows(ABC):
         """The rows as a polars frame."""
         import polars  # optional, and slow to import
 
+        polars_schema(self.schema)
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow C stream."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+
+def types_hint(error: Exception, schemas: Iterable[pa.Schema]) -> str:
+    """Which columns DuckDB has no type for, to be added to an error of it if that is what it is."""
+    if "Arrow Type" not in str(error):
+        return ""
+    import duckdb  # optional; it has raised the error
+
+    lacking = []
+    with duckdb.connect(":memory:") as connection:
+        for field in {each.name: each for schema in schemas for each in schema}.values():
+            try:
+                connection.from_arrow(pa.schema([field]).empty_table())
+            except duckdb.Error:
+                lacking.append(f"{field.name} ({field.type})")
+    return (
+        f"\nDuckDB has no type for {names_text(sorted(lacking), 'columns')}: leave them out with "
+        "scan(columns=[...]).to_duckdb()"
+    )

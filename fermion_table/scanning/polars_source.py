@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from fermion.display import names_text
 from fermion.engine import filter_of_predicate
+from fermion.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     import polars
@@ -63,5 +65,29 @@ def lazy_frame(scan: Scan) -> polars.LazyFrame:
             frame = polars.DataFrame(polars.from_arrow(batch))
             yield frame if predicate is None else frame.filter(predicate)
 
-    empty = polars.DataFrame(polars.from_arrow(scan.schema.empty_table()))
-    return register_io_source(source, schema=empty.schema)
+    return register_io_source(source, schema=polars_schema(scan.schema))
+
+
+def polars_schema(schema: pa.Schema) -> polars.Schema:
+    """What Polars calls the columns.
+
+    Raises InvalidArgumentError: It has no types for some of them.
+    """
+    import polars
+
+    def converted(part: pa.Schema) -> polars.Schema | None:
+        if any("decimal256" in str(each.type) for each in part):  # found out too late, by a panic
+            return None
+        try:
+            return polars.DataFrame(polars.from_arrow(part.empty_table())).schema
+        except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
+            return None
+
+    found = converted(schema)
+    if found is None:
+        lacking = [each for each in schema if converted(pa.schema([each])) is None]
+        names = names_text([f"{each.name} ({each.type})" for each in lacking], "columns")
+        raise InvalidArgumentError(
+            f"Polars has no type for {names}: leave them out with scan(columns=[...])"
+        )
+    return found

@@ -43,7 +43,7 @@ from fermion_table.planning.split import BATCH_ROWS, FileSplit, ReadRequest, Spl
 from fermion_table.planning.tree_plan import TreePlan, plan_trees
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader
-from fermion_table.scanning.arrow_rows import ArrowRows
+from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata, has_buckets
@@ -343,7 +343,11 @@ class Scan(ArrowRows):
         elif not hasattr(connection, "from_arrow"):
             found = type(connection).__name__
             raise TypeError(f"connection: expected a connection of DuckDB, found {found}")
-        return connection.from_arrow(self.to_dataset())
+        try:
+            return connection.from_arrow(self.to_dataset())
+        except duckdb.NotImplementedException as error:
+            hint = types_hint(error, [self.schema])
+            raise InvalidArgumentError(f"to_duckdb: {error}{hint}") from error
 
     def count(self) -> int:
         """Count the rows; opens only the files that metadata do not decide."""

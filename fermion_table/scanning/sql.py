@@ -20,7 +20,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_text
 from fermion_table.errors import TableNotFound
 from fermion_table.scanning.arrow_dataset import Scan, ScanDataset
-from fermion_table.scanning.arrow_rows import ArrowRows
+from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation, Statement
@@ -134,6 +134,7 @@ class SqlResult(ArrowRows):
                         raise source.failure from None
                 columns = {name for scan in self.scans.values() for name in scan.schema.names}
                 hint = _quotes_hint(connection, self.query, columns)
+                hint += types_hint(error, [scan.schema for scan in self.scans.values()])
                 raise InvalidArgumentError(f"{self._where}: {error}{hint}") from error
 
     def _relation(self, database: _Database) -> DuckDBPyRelation:

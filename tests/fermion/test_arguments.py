@@ -110,3 +110,10 @@ def test_integers_that_do_not_fit_are_refused(values):
     """Numbers beyond 64 bits, several dimensions, nulls."""
     with pytest.raises(InvalidArgumentError, match=r"^n"):
         integers(values, "n")
+
+
+def test_bug_a_number_of_things_beyond_an_int64_went_on_to_other_libraries() -> None:
+    assert integer(2**63 - 1, "n", minimum=0) == 2**63 - 1
+    with pytest.raises(InvalidArgumentError, match=rf"n={2**63}: expected 0 to {2**63 - 1}"):
+        integer(2**63, "n", minimum=0)
+    assert integer(2**64, "n") == 2**64

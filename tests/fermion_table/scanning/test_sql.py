@@ -200,3 +200,35 @@ def test_an_answer_takes_values_and_tells_their_types(table: Table) -> None:
     assert named.to_arrow().to_pylist() == [{"x": 2, "y": 1}]
     with pytest.raises(InvalidArgumentError, match=r"here: .*Values were not provided"):
         SqlResult("SELECT ?", {}, where="here")
+
+
+STRANGE: dict[str, pa.Array] = {
+    "half": pa.array([1.0], pa.float16()),
+    "big": pa.array([1], pa.decimal256(76, 0)),
+    "interval": pa.array([None], pa.month_day_nano_interval()),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_bug_columns_of_types_that_others_lack_were_not_named(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUST_BACKTRACE", "0")
+    table = Table.create(tmp_path / "t", pa.table({"id": [7], name: STRANGE[name]}))
+    calls = {
+        "DuckDB": [lambda: table.sql("SELECT id FROM this"), lambda: table.to_duckdb().fetchall()],
+        "Polars": [lambda: table.to_polars().collect(), lambda: table.scan().to_polars()],
+    }
+    lacks = {"half": ["DuckDB"], "big": ["DuckDB", "Polars"], "interval": ["Polars"]}[name]
+    for library, made in calls.items():
+        for call in made:
+            if library in lacks:
+                with pytest.raises(
+                    InvalidArgumentError, match=rf"{library} has no type for {name} "
+                ):
+                    call()
+            else:
+                call()
+    rest = table.scan(columns=["id"])
+    assert rest.to_duckdb().fetchall() == [(7,)]
+    assert rest.to_polars()["id"].to_list() == [7]
