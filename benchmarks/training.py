@@ -1,4 +1,4 @@
-"""Training: shuffled batches of ten of a wide table's columns, an epoch and the first batch.
+"""Training: shuffled batches of ten of a wide table's columns, of vectors, lists and binaries.
 
 Each library reads as its documentation recommends for data that does not fit into memory. Hugging
 Face streams Parquet files with a shuffle buffer; LanceDB's StreamingDataset takes rows by number;
@@ -14,7 +14,9 @@ batch that comes from one block of 1,000 rows of the table, the largest share in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from benchmarks.files import CACHE, edition, made, size_of
 from benchmarks.question import Action, Case, Library, Question, Size, Target
 
 BATCH_ROWS = 1_024
-ROW = "row"
+ROW, VALUE = "row", "value"
 IN_ENVIRONMENT: dict[str, Any] = {
     "python": ".venv-bench-training",
     "set_up": "make bench-training",
@@ -35,32 +37,124 @@ IN_ENVIRONMENT: dict[str, Any] = {
 }
 BUFFER_ROWS = 100_000
 """Of Hugging Face's shuffle buffer: as much memory as it is usually given."""
-SHAPES = {"full": (100, 10_000, 1_000), "quick": (10, 10_000, 1_000), "tiny": (2, 500, 12)}
-"""Files, rows of a file, columns."""
+WINDOW_BYTES = 10 * 4 * (1_048_576 + 3 * BATCH_ROWS)
+"""Of a window of ten columns of floats, and of three batches."""
 
-Batches = Iterator[dict[str, np.ndarray]]
-
-
-def wanted(size: Size) -> list[str]:
-    """Ten columns, spread over the table."""
-    columns = SHAPES[size][2]
-    return [f"f_{index * columns // 10:04}" for index in range(10)]
+Batches = Iterator[dict[str, Any]]
 
 
-def tables(size: Size) -> Iterator[pa.Table]:
-    """The table, file by file: numbers of rows, and measurements of two decimals."""
-    files, rows, columns = SHAPES[size]
-    for number in range(files):
-        random = np.random.default_rng(number)
-        yield pa.table(
-            {
-                ROW: np.arange(number * rows, (number + 1) * rows),
-                **{
-                    f"f_{index:04}": np.round(random.normal(index % 100, 10, rows), 2).astype("f4")
-                    for index in range(columns)
-                },
-            }
-        )
+@dataclass(frozen=True)
+class Data(ABC):
+    """What is trained on.
+
+    Attributes
+    ----------
+    name
+        Names its files.
+    shapes
+        Files, rows of a file, and columns or values of a row.
+    batch_rows
+        Rows of a batch.
+    """
+
+    name: str
+    shapes: Mapping[Size, tuple[int, int, int]]
+    batch_rows: int = BATCH_ROWS
+
+    def tables(self, size: Size) -> Iterator[pa.Table]:
+        """The table, file by file, with the numbers of the rows."""
+        files, rows, width = self.shapes[size]
+        for number in range(files):
+            columns = self.columns(np.random.default_rng(number), rows, width)
+            yield pa.table({ROW: np.arange(number * rows, (number + 1) * rows), **columns})
+
+    @abstractmethod
+    def columns(self, random: np.random.Generator, rows: int, width: int) -> dict[str, Any]:
+        """The columns of a file beside `ROW`."""
+
+    def wanted(self, size: Size) -> list[str]:
+        """The columns to train on."""
+        return [VALUE]
+
+    def mds(self, width: int) -> str:
+        """MosaicML's type of what `sample_of` gives."""
+        return "bytes"
+
+    def samples(self, rows: pa.Table) -> Iterator[Any]:
+        """What MosaicML stores of each row, beside its number."""
+        return iter(rows[VALUE].to_pylist())
+
+
+class Floats(Data):
+    """Measurements of two decimals, of which ten columns are wanted."""
+
+    def columns(self, random: np.random.Generator, rows: int, width: int) -> dict[str, Any]:
+        return {
+            f"f_{index:04}": np.round(random.normal(index % 100, 10, rows), 2).astype("f4")
+            for index in range(width)
+        }
+
+    def wanted(self, size: Size) -> list[str]:
+        columns = self.shapes[size][2]
+        return [f"f_{index * columns // 10:04}" for index in range(10)]
+
+    def mds(self, width: int) -> str:
+        return f"ndarray:float32:{width}"
+
+    def samples(self, rows: pa.Table) -> Iterator[Any]:
+        names = rows.column_names[1:]
+        return iter(np.stack([rows[name].to_numpy() for name in names], axis=1))
+
+
+class Vectors(Data):
+    """Embeddings: random numbers, which no encoding makes smaller."""
+
+    def columns(self, random: np.random.Generator, rows: int, width: int) -> dict[str, Any]:
+        values = random.normal(size=rows * width).astype("f4")
+        return {VALUE: pa.FixedSizeListArray.from_arrays(pa.array(values), width)}
+
+    def mds(self, width: int) -> str:
+        return f"ndarray:float32:{width}"
+
+    def samples(self, rows: pa.Table) -> Iterator[Any]:
+        items = rows[VALUE].combine_chunks().flatten().to_numpy()
+        return iter(items.reshape(rows.num_rows, -1))
+
+
+class Lists(Data):
+    """Lists of ids, some of which come often."""
+
+    def columns(self, random: np.random.Generator, rows: int, width: int) -> dict[str, Any]:
+        offsets = np.concatenate(([0], np.cumsum(random.integers(1, 2 * width, rows))))
+        ids = random.zipf(1.3, offsets[-1]) % 1_000_000
+        return {VALUE: pa.ListArray.from_arrays(offsets.astype("i4"), ids)}
+
+    def mds(self, width: int) -> str:
+        return "ndarray:int64"
+
+    def samples(self, rows: pa.Table) -> Iterator[Any]:
+        return (each.values.to_numpy() for each in rows[VALUE])
+
+
+class Binaries(Data):
+    """Values such as images, which no encoding makes smaller."""
+
+    def columns(self, random: np.random.Generator, rows: int, width: int) -> dict[str, Any]:
+        return {VALUE: pa.array([random.bytes(width) for _ in range(rows)], pa.binary())}
+
+
+FLOATS = Floats(
+    "floats", {"full": (100, 10_000, 1_000), "quick": (10, 10_000, 1_000), "tiny": (2, 500, 12)}
+)
+OTHERS = (
+    Vectors("vectors", {"full": (20, 5_000, 512), "quick": (4, 5_000, 512), "tiny": (2, 50, 8)}),
+    Lists("lists", {"full": (20, 5_000, 20), "quick": (4, 5_000, 20), "tiny": (2, 50, 4)}),
+    Binaries(
+        "binaries",
+        {"full": (20, 100, 100_000), "quick": (4, 100, 100_000), "tiny": (2, 5, 100)},
+        32,
+    ),
+)
 
 
 class Trained(Library, ABC):
@@ -68,40 +162,41 @@ class Trained(Library, ABC):
 
     def warm_up(self) -> None:
         """Read the smallest table."""
-        next(self.batches(self.stored("tiny"), wanted("tiny")))
+        path = self.stored(FLOATS, "tiny")
+        next(self.batches(path, FLOATS.wanted("tiny"), BATCH_ROWS))
 
     @abstractmethod
-    def write(self, path: Path, size: Size) -> None:
+    def write(self, path: Path, data: Data, size: Size) -> None:
         """Write the table."""
 
     @abstractmethod
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
 
-    def stored(self, size: Size) -> Path:
+    def stored(self, data: Data, size: Size) -> Path:
         """The table's files, written once."""
         package = "fermion" if self.own else self.package
-        name = f"{self.name.replace(' ', '-')}-{edition(package)}-{size}"
-        return made(CACHE / "training-rows", name, lambda draft: self.write(draft, size))
+        name = f"{self.name.replace(' ', '-')}-{edition(package)}-{data.name}-{size}"
+        return made(CACHE / "training-rows", name, lambda draft: self.write(draft, data, size))
 
 
 class Fermion(Trained):
     """`Scan.training` over a table of one file an append."""
 
-    def write(self, path: Path, size: Size) -> None:
+    def write(self, path: Path, data: Data, size: Size) -> None:
         """Write the table."""
         from fermion_table import Table
 
-        rows = tables(size)
+        rows = data.tables(size)
         table = Table.create(path, next(rows))
         for each in rows:
             table.append(each)
 
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
         from fermion_table import Table
 
-        reader = Table.open(path).scan(columns=columns).training(batch_rows=BATCH_ROWS)
+        reader = Table.open(path).scan(columns=columns).training(batch_rows=batch_rows)
         for batch in reader.epoch(0):
             yield {name: batch[name] for name in columns}
 
@@ -109,105 +204,130 @@ class Fermion(Trained):
 class Parquet(Trained):
     """Whole files in random order, the rows of each shuffled: no more than pyarrow offers."""
 
-    def write(self, path: Path, size: Size) -> None:
+    def write(self, path: Path, data: Data, size: Size) -> None:
         """Write the table."""
         path.mkdir()
-        for number, each in enumerate(tables(size)):
+        for number, each in enumerate(data.tables(size)):
             pq.write_table(each, path / f"{number:03}.parquet", compression="zstd")
 
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
         random = np.random.default_rng(0)
         files = sorted(path.glob("*.parquet"))
         for number in random.permutation(len(files)):
             rows = pq.read_table(files[number], columns=list(columns))
             rows = rows.take(random.permutation(rows.num_rows))
-            arrays = {name: rows[name].to_numpy() for name in columns}
-            for start in range(0, rows.num_rows, BATCH_ROWS):
-                yield {name: each[start : start + BATCH_ROWS] for name, each in arrays.items()}
+            arrays = {name: values_of(rows[name].combine_chunks()) for name in columns}
+            for start in range(0, rows.num_rows, batch_rows):
+                yield {name: each[start : start + batch_rows] for name, each in arrays.items()}
 
 
 class HuggingFace(Parquet):
     """Streams of Parquet files through a shuffle buffer."""
 
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
         import datasets
 
+        # Otherwise it sleeps for 5 s where its threads end, which says nothing about reading.
+        datasets.config.SLEEP_TIME_ON_THREADS_SHUTDOWN = 0
         files = [str(each) for each in sorted(path.glob("*.parquet"))]
         rows = datasets.load_dataset(
             "parquet", data_files=files, split="train", streaming=True, columns=list(columns)
         )
         shuffled = rows.shuffle(seed=0, buffer_size=BUFFER_ROWS).with_format("numpy")
-        yield from shuffled.iter(batch_size=BATCH_ROWS)
+        yield from shuffled.iter(batch_size=batch_rows)
 
 
 class OfTorch(Trained):
     """Datasets of PyTorch in an environment of their own."""
 
-    def loaded(self, dataset: Any) -> Batches:
-        """Batches of a DataLoader, as it makes them of rows."""
-        from torch.utils.data import DataLoader
+    def loaded(self, dataset: Any, batch_rows: int) -> Batches:
+        """Batches of a DataLoader, as it makes them of rows; lists stay as they are."""
+        import torch
+        from torch.utils.data import DataLoader, default_collate
 
-        for batch in DataLoader(dataset, batch_size=BATCH_ROWS):
-            yield {name: values.numpy() for name, values in batch.items()}
+        def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+            if VALUE in rows[0] and len({len(row[VALUE]) for row in rows}) > 1:
+                return {name: [row[name] for row in rows] for name in rows[0]}
+            if isinstance(rows[0].get(VALUE), list):
+                rows = [{**row, VALUE: torch.tensor(row[VALUE])} for row in rows]
+            return default_collate(rows)
+
+        for batch in DataLoader(dataset, batch_size=batch_rows, collate_fn=collate):
+            yield {
+                name: values.numpy() if hasattr(values, "numpy") else values
+                for name, values in batch.items()
+            }
 
 
 class LanceDB(OfTorch):
     """`lancedb.streaming.StreamingDataset`: a permutation of all rows, taken by number."""
 
-    def write(self, path: Path, size: Size) -> None:
+    def write(self, path: Path, data: Data, size: Size) -> None:
         """Write the table."""
         import lancedb
 
-        database, rows = lancedb.connect(path), tables(size)
+        database, rows = lancedb.connect(path), data.tables(size)
         table = database.create_table("t", next(rows))
         for each in rows:
             table.add(each)
 
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
         import lancedb
         from lancedb.streaming import StreamingDataset
 
         table = lancedb.connect(path).open_table("t")
-        yield from self.loaded(StreamingDataset(table, columns=list(columns), shuffle_seed=0))
+        dataset = StreamingDataset(table, columns=list(columns), shuffle_seed=0)
+        yield from self.loaded(dataset, batch_rows)
 
 
 class MosaicML(OfTorch):
     """MosaicML's `StreamingDataset` over MDS files; a row has its number and one array."""
 
-    def write(self, path: Path, size: Size) -> None:
+    def write(self, path: Path, data: Data, size: Size) -> None:
         """Write the rows."""
         from streaming import MDSWriter
 
-        kinds = {ROW: "int", "f": f"ndarray:float32:{SHAPES[size][2]}"}
+        kinds = {ROW: "int", VALUE: data.mds(data.shapes[size][2])}
         with MDSWriter(out=str(path), columns=kinds) as writer:
-            for each in tables(size):
-                matrix = np.stack([each[name].to_numpy() for name in each.column_names[1:]], axis=1)
-                for number, features in zip(each[ROW].to_pylist(), matrix, strict=True):
-                    writer.write({ROW: number, "f": np.ascontiguousarray(features)})
+            for rows in data.tables(size):
+                samples = data.samples(rows)
+                for number, value in zip(rows[ROW].to_pylist(), samples, strict=True):
+                    is_array = isinstance(value, np.ndarray)
+                    value = np.ascontiguousarray(value) if is_array else value
+                    writer.write({ROW: number, VALUE: value})
 
-    def batches(self, path: Path, columns: Sequence[str]) -> Batches:
+    def batches(self, path: Path, columns: Sequence[str], batch_rows: int) -> Batches:
         """One epoch."""
         from streaming import StreamingDataset
 
-        dataset = StreamingDataset(local=str(path), shuffle=True, batch_size=BATCH_ROWS)
-        for batch in self.loaded(dataset):
-            features = batch["f"]
+        dataset = StreamingDataset(local=str(path), shuffle=True, batch_size=batch_rows)
+        for batch in self.loaded(dataset, batch_rows):
             yield {
-                name: batch[ROW] if name == ROW else features[:, int(name[2:])] for name in columns
+                name: batch[VALUE][:, int(name[2:])] if name.startswith("f_") else batch[name]
+                for name in columns
             }
 
 
-def epoch(library: Trained, size: Size) -> Action:
+def values_of(array: pa.Array) -> Any:
+    """Numbers and vectors as NumPy arrays, others as they are."""
+    if pa.types.is_fixed_size_list(array.type):
+        return array.flatten().to_numpy().reshape(len(array), -1)
+    is_number = pa.types.is_floating(array.type) or pa.types.is_integer(array.type)
+    return array.to_numpy() if is_number else array
+
+
+def epoch(library: Trained, size: Size, data: Data = FLOATS) -> Action:
     """Open the table and take all batches of an epoch."""
-    path = library.stored(size)
+    path = library.stored(data, size)
+    files, rows_of_file, _ = data.shapes[size]
+    wanted = data.wanted(size)
 
     def taken() -> dict[str, int]:
-        batches = library.batches(path, wanted(size))
-        rows = sum(len(batch[wanted(size)[0]]) for batch in batches)
-        files, rows_of_file, _ = SHAPES[size]
+        batches = library.batches(path, wanted, data.batch_rows)
+        rows = sum(len(batch[wanted[0]]) for batch in batches)
         assert rows == files * rows_of_file
         return {"rows": rows, "file_bytes": size_of(path)}
 
@@ -216,20 +336,20 @@ def epoch(library: Trained, size: Size) -> Action:
 
 def first_batch(library: Trained, size: Size) -> Action:
     """Open the table and take one batch."""
-    path = library.stored(size)
+    path, wanted = library.stored(FLOATS, size), FLOATS.wanted(size)
 
     def taken() -> dict[str, int]:
-        return {"rows": len(next(library.batches(path, wanted(size)))[wanted(size)[0]])}
+        return {"rows": len(next(library.batches(path, wanted, BATCH_ROWS))[wanted[0]])}
 
     return taken
 
 
 def order(library: Trained, size: Size) -> Action:
     """Take the numbers of all rows of an epoch, and tell how well they are mixed."""
-    path = library.stored(size)
+    path = library.stored(FLOATS, size)
 
     def taken() -> dict[str, float]:
-        batches = [batch[ROW] for batch in library.batches(path, [ROW])]
+        batches = [batch[ROW] for batch in library.batches(path, [ROW], BATCH_ROWS)]
         rows = np.concatenate(batches).astype(np.int64)
         blocks = [np.bincount(batch.astype(np.int64) // 1_000).max() for batch in batches]
         shares = [block / len(batch) for block, batch in zip(blocks, batches, strict=True)]
@@ -245,11 +365,12 @@ def order(library: Trained, size: Size) -> Action:
 FERMION = Fermion("fermion", ("fermion_table",), own=True)
 QUESTION = Question(
     module="benchmarks.training",
-    title="Training: shuffled batches of 1,024 rows, 10 of 1,000 columns, 100 files",
+    title="Training: shuffled batches of 10 of 1,000 columns; of vectors, lists and binaries",
     cases={
         "an epoch": Case(epoch),
         "first batch": Case(first_batch),
         "order": Case(order, rounds=1),
+        **{data.name: Case(partial(epoch, data=data)) for data in OTHERS},
     },
     libraries=(
         FERMION,
@@ -261,9 +382,14 @@ QUESTION = Question(
     targets=(
         Target("an epoch", 0.5, of="best rival"),
         Target("first batch", 0.3),
+        Target("an epoch", WINDOW_BYTES, metric="extra_bytes"),
+        *(Target(data.name, 1 / 1.2, of="best rival") for data in OTHERS),
     ),
     metrics=("rows", "file_bytes", "neighbours", "one_block"),
-    notes="Parquet mixes no rows of different files. A row of MosaicML holds all columns.",
+    notes=(
+        "Batches of 1,024 rows, of binaries 32. Parquet mixes no rows of different files. A row of "
+        "MosaicML holds all columns."
+    ),
 )
 
 if __name__ == "__main__":
