@@ -23,6 +23,7 @@ FILES = (
     "real_tables",
     "import_time",
     "training",
+    "training_joins",
 )
 TABLES = (
     "table_commits",
