@@ -133,6 +133,7 @@ BENCH_TRAINING := .venv-bench-training
 
 bench-training: $(BENCH_READY) $(BENCH_TRAINING)/ready
 	@$(BENCH)/bin/python -m benchmarks.training
+	@$(BENCH)/bin/python -m benchmarks.training_joins
 
 $(BENCH_TRAINING)/ready: pyproject.toml
 	@python=$$(tools/prerequisites python) && \

@@ -119,6 +119,7 @@ def parts(seconds: float | None) -> dict[str, Part]:
                     ("append", "append-5000"),
                     ("compact", "compact-5120"),
                     ("join", "join-2500"),
+                    ("train", "train-2500"),
                 )
             ),
         ),

@@ -350,7 +350,8 @@ def _features(schema: pa.Schema, source: FeatureSource, where: str) -> tuple[str
 def _with_features(labels: pa.Schema, sides: Sequence[PlannedSource]) -> pa.Schema:
     fields = list(labels)
     for side in sides:
-        fields += [side.scan.schema.field(name).with_nullable(True) for name in side.features]
+        schema = side.scan.schema  # made anew each time it is asked for
+        fields += [schema.field(name).with_nullable(True) for name in side.features]
     return pa.schema(fields)
 
 

@@ -1,4 +1,4 @@
-"""Reading, appending, compacting and joining much more data than memory: bounded address space."""
+"""Work on much more data than memory, reading to training: bounded address space."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import pytest
 MIB = 2**20
 ALLOWED = 320 * MIB
 """Address space that an operation may take beyond what the process has once all is imported."""
-ALLOWED_OF_JOIN = 448 * MIB
-"""A partition of 128 MiB is mapped, searched and copied out."""
+ALLOWED_OF = {
+    "join": 448 * MIB,  # a partition of 128 MiB is mapped, searched and copied out
+    "train": 200 * MIB,  # a window of 16 MiB, and the files are mapped
+}
 
 PROGRAM = """
 import sys
@@ -52,6 +54,14 @@ elif what == "append":
     with memory_limit(allowed):
         table.append(reader(mebibytes))
     total = table.scan().count()
+elif what == "train":
+    table = Table.create(path, schema, durability="fast")
+    table.append(reader(mebibytes))
+    pa.default_memory_pool().release_unused()
+    total = 0
+    with memory_limit(allowed):
+        for batch in table.scan().training(batch_rows=8_192, threads=2).epoch(0):
+            total += len(batch)
 elif what == "join":
     # 1 MiB is 4,096 rows of 30 features, key and time; each row is one label's features.
     from fermion_table.training import FeatureSource, training_frame
@@ -95,7 +105,7 @@ assert total == mebibytes * rows, total
 
 def run(what: str, path: Path, mebibytes: int, environment: dict[str, str]) -> None:
     """Do it in a process of its own, under its limit."""
-    allowed = ALLOWED_OF_JOIN if what == "join" else ALLOWED
+    allowed = ALLOWED_OF.get(what, ALLOWED)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, what, str(path), str(mebibytes), str(allowed)],
         env=environment, capture_output=True, text=True, check=False,
@@ -119,15 +129,29 @@ def test_features_are_joined_in_bounded_memory(
     run("join", tmp_path / "x", 700, project_environment)
 
 
+def test_a_table_larger_than_memory_is_trained_from(
+    tmp_path: Path, project_environment: dict[str, str]
+) -> None:
+    """256 MiB of values, which the default window shuffles, within 200 MiB."""
+    run("train", tmp_path / "x", 256, project_environment)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("what", "mebibytes"), [("read", 2_500), ("append", 5_000), ("compact", 5_120), ("join", 2_500)]
+    ("what", "mebibytes"),
+    [("read", 2_500), ("append", 5_000), ("compact", 5_120), ("join", 2_500), ("train", 2_500)],
 )
 def test_gigabytes_are_worked_through_within_the_same_memory(
     what: str, mebibytes: int, tmp_path: Path, project_environment: dict[str, str]
 ) -> None:
     run(what, tmp_path / "x", mebibytes, project_environment)
-    done = {"read": "read", "append": "appended", "compact": "compacted", "join": "joined"}[what]
-    allowed = ALLOWED_OF_JOIN if what == "join" else ALLOWED
+    done = {
+        "read": "read",
+        "append": "appended",
+        "compact": "compacted",
+        "join": "joined",
+        "train": "trained from",
+    }[what]
+    allowed = ALLOWED_OF.get(what, ALLOWED)
     print("soak:", json.dumps({f"MiB {done} within {allowed // MIB} MiB": mebibytes}))

@@ -13,7 +13,7 @@ import pytest
 from fermion_table import Table
 
 torch = pytest.importorskip("torch", reason="torch is not installed here: make test-recipes has it")
-pytestmark = pytest.mark.timeout(300)  # a worker that hangs is a failure
+pytestmark = pytest.mark.timeout(600)  # a worker that hangs is a failure
 
 PROGRAM = """
 import itertools, sys, warnings
@@ -32,11 +32,8 @@ def main():
         [batch["x"].tolist() for batch in scan.training(batch_rows=70, seed=4).epoch(number)]
         for number in range(2)
     ]
-    kinds = [
-        (None, 0, False), ("fork", 4, False), ("fork", 2, True), ("spawn", 2, True),
-        ("forkserver", 4, True),
-    ]
-    for how, workers, persistent in kinds:
+    how = sys.argv[2]
+    for workers, persistent in itertools.product((2, 4), (False, True)):
         dataset = scan.training(batch_rows=70, seed=4).torch_dataset()
         loader = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=how,
@@ -47,26 +44,24 @@ def main():
             found = [batch["x"].tolist() for batch in loader]
             assert found == expected[epoch], (how, workers, persistent, epoch)
         assert len(loader) == len(expected[0])
-        assert len(list(itertools.islice(loader, 2))) == 2  # left early
-        assert [batch["x"].tolist() for batch in loader] == expected[0], (how, persistent)
-    rows = torch.utils.data.DataLoader(
+        if persistent:
+            assert len(list(itertools.islice(loader, 2))) == 2  # left early
+            assert [batch["x"].tolist() for batch in loader] == expected[0], (how, workers)
+    loader = DataLoader(
         scan.training(batch_rows=70, seed=4).batches(1), batch_size=None, num_workers=2,
-        collate_fn=dict,
+        collate_fn=dict, multiprocessing_context=how,
     )
-    assert [batch["x"].tolist() for batch in rows] == expected[1]  # a map-style dataset
+    assert [batch["x"].tolist() for batch in loader] == expected[1]  # a map-style dataset
     frame = training_frame(
         Table.open(sys.argv[1]).scan(columns=["x", "at"]),
         [FeatureSource(Table.open(sys.argv[1]), keys=["x"], time="at", columns=["y"])],
     )
     reader = frame.training(batch_rows=70, seed=4)
     joined = [batch["y"].tolist() for batch in reader.epoch(0)]
-    for how in ("fork", "spawn"):
-        dataset = reader.torch_dataset()
-        dataset.set_epoch(0)
-        loader = DataLoader(
-            dataset, batch_size=None, num_workers=2, multiprocessing_context=how
-        )
-        assert [batch["y"].tolist() for batch in loader] == joined, how
+    dataset = reader.torch_dataset()
+    dataset.set_epoch(0)
+    loader = DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context=how)
+    assert [batch["y"].tolist() for batch in loader] == joined, how
 
 
 if __name__ == "__main__":
@@ -100,26 +95,43 @@ def table(tmp_path: Path) -> Table:
     return table
 
 
-def run(program: str, table: Table, environment: dict[str, str], *before: str) -> str:
+def run(
+    program: str, table: Table, environment: dict[str, str], *before: str, after: str = ""
+) -> str:
     path = Path(table.location) / "program.py"
     path.write_text(program)
     done = subprocess.run(
-        [sys.executable, *before, str(path), table.location],
+        [sys.executable, *before, str(path), table.location, after],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=540,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_batches_are_the_same_with_every_kind_of_worker(
-    table: Table, project_environment: dict[str, str]
+    table: Table, project_environment: dict[str, str], how: str
 ) -> None:
-    """Forked, spawned and served ones, persistent or not, and after an early end."""
-    run(PROGRAM, table, project_environment)
+    """Two and four ones, persistent or not, after an early end, and of a map-style dataset."""
+    run(PROGRAM, table, project_environment, after=how)
+
+
+def test_batches_are_the_same_without_workers_and_after_an_early_end(table: Table) -> None:
+    reader = table.scan(columns=["x"]).training(batch_rows=70, seed=4)
+    expected = [[batch["x"].tolist() for batch in reader.epoch(number)] for number in range(2)]
+    dataset = table.scan(columns=["x"]).training(batch_rows=70, seed=4).torch_dataset()
+    loader = torch.utils.data.DataLoader(dataset, batch_size=None)
+    for epoch in (1, 0):
+        dataset.set_epoch(epoch)
+        next(iter(loader))
+        assert [batch["x"].tolist() for batch in loader] == expected[epoch]
+    for wrong, error in ((-1, ValueError), ("1", TypeError), (1.5, TypeError)):
+        with pytest.raises(error, match="number"):
+            dataset.set_epoch(wrong)  # type: ignore[arg-type]
 
 
 def test_ranks_of_torch_distributed_share_each_step(

@@ -16,7 +16,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Table
 from fermion_table.training import TrainingReader
 
-pytestmark = pytest.mark.timeout(300)  # a process that hangs is a failure
+pytestmark = pytest.mark.timeout(600)  # a process that hangs is a failure
 NOT_HERE = "is not installed here: make test-recipes has it"
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import Table
+from fermion_table import Scan, Table
 from fermion_table.training import FeatureSource, partitions, training_frame
 from fermion_table.training import frame as frame_module
 
@@ -278,3 +278,22 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
     sizes = [batch.num_rows for batch in frame.to_batches()]
     assert sum(sizes) == rows
     assert max(sizes) < rows / 20
+
+
+def test_more_features_do_not_ask_for_the_schema_of_a_scan_more_often(tmp_path, monkeypatch):
+    """It is made from all columns each time: a join of 1,000 features made it 3,000 times."""
+    names = [f"f_{number}" for number in range(30)]
+    source = Table.create(
+        tmp_path / "s", {"k": [1, 2], "t": [0, 0], **{name: [1.0, 2.0] for name in names}}
+    )
+    labels = Table.create(tmp_path / "l", {"k": [1, 2], "t": [1, 1]})
+    calls = []
+    made = Scan.schema.fget
+    monkeypatch.setattr(Scan, "schema", property(lambda scan: calls.append(scan) or made(scan)))
+    counts = []
+    for columns in (names[:1], names):
+        calls.clear()
+        frame = training_frame(labels, [FeatureSource(source, ["k"], "t", columns)], time="t")
+        assert frame.to_arrow().num_columns == 2 + len(columns)
+        counts.append(len(calls))
+    assert counts[0] == counts[1]
