@@ -23,9 +23,10 @@ from fermion_table.moments import age_of, moment_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.table.table import Table
 from fermion_table.training.as_of import is_time, newest_rows, stored_as, ticks_of
-from fermion_table.training.partitions import Partitions, partition_count
+from fermion_table.training.partitions import Partitions, partition_count, row_bytes
 
-BATCH_ROWS = 65_536
+BATCH_ROWS, BATCH_BYTES = 65_536, 32 * 1024**2
+"""Of joined rows, at most; those of 1,000 features are many bytes."""
 
 
 @dataclass(frozen=True)
@@ -393,10 +394,11 @@ def _join(
         )
         for side, rows in zip(sides, sources, strict=True)
     ]
-    for start in range(0, labels.num_rows, BATCH_ROWS):
-        columns = labels.slice(start, BATCH_ROWS).columns
+    size = min(max(BATCH_BYTES // max(row_bytes(schema), 1), 1), BATCH_ROWS)
+    for start in range(0, labels.num_rows, size):
+        columns = labels.slice(start, size).columns
         for side, rows, numbers in zip(sides, sources, found, strict=True):
-            wanted = numbers[start : start + BATCH_ROWS]
+            wanted = numbers[start : start + size]
             places = pa.array(wanted, mask=wanted < 0)
             columns += [rows.column(name).take(places) for name in side.features]
         table = pa.Table.from_arrays(columns, schema=schema)

@@ -25,8 +25,13 @@ def partition_count(sides: Iterable[tuple[pa.Schema, int]]) -> int:
 
     sides: Columns and rows of labels and of each source.
     """
-    size = sum(rows * sum(_width(field.type) for field in schema) for schema, rows in sides)
+    size = sum(rows * row_bytes(schema) for schema, rows in sides)
     return min(max(-(-size // PARTITION_BYTES), 1), PARTITIONS_MAX)
+
+
+def row_bytes(schema: pa.Schema) -> int:
+    """What a row is taken for."""
+    return sum(_width(field.type) for field in schema)
 
 
 def _width(kind: pa.DataType) -> int:

@@ -224,14 +224,15 @@ def test_random_histories_with_late_arrivals(
             "t": at(*(row[2] for row in rows)).cast(pa.timestamp("us")),
         }
 
-    source = Table.create(directory / "s", schema.append(pa.field("x", pa.string())))
+    fast = {"durability": "fast"}
+    source = Table.create(directory / "s", schema.append(pa.field("x", pa.string())), **fast)
     moments = []
     for number, rows in enumerate(commits):
         names = pa.array([f"{number}.{place}" for place in range(len(rows))], pa.string())
         source.append({**columns(rows), "x": names})
         moments.append(source.snapshot.id)
     known = min(known, len(commits))
-    spine = Table.create(directory / "l", schema.append(pa.field("number", pa.int64())))
+    spine = Table.create(directory / "l", schema.append(pa.field("number", pa.int64())), **fast)
     spine.append({**columns(labels), "number": pa.array(range(len(labels)), pa.int64())})
     frame = training_frame(
         spine,
@@ -297,3 +298,16 @@ def test_more_features_do_not_ask_for_the_schema_of_a_scan_more_often(tmp_path, 
         assert frame.to_arrow().num_columns == 2 + len(columns)
         counts.append(len(calls))
     assert counts[0] == counts[1]
+
+
+def test_batches_of_many_features_have_fewer_rows(tmp_path, monkeypatch):
+    rows = np.arange(1_000)
+    columns = {f"f_{number}": rows for number in range(30)}
+    source = Table.create(tmp_path / "s", {"k": rows, "t": rows, **columns})
+    labels = Table.create(tmp_path / "l", {"k": rows, "t": rows})
+    frame = training_frame(labels, [FeatureSource(source, ["k"], "t")], time="t")
+    assert len(list(frame.to_batches())) == 1
+    monkeypatch.setattr(frame_module, "BATCH_BYTES", 30_000)
+    batches = list(frame.to_batches())
+    assert pa.Table.from_batches(batches).equals(frame.to_arrow())
+    assert {batch.num_rows for batch in batches} == {30_000 // (32 * 8), 1_000 % (30_000 // 256)}
