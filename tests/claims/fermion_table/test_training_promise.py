@@ -283,10 +283,12 @@ RESUMED = {
 }
 
 
+@settings(max_examples=20)
 @given(**STEPS)
 def test_a_step_is_the_same_for_all_ranks_and_workers(
     tmp_path_factory: pytest.TempPathFactory, **case: Any
 ) -> None:
+    """20 tables; the long form below tries 2,000."""
     check_steps(tmp_path_factory.mktemp("t"), **case)
 
 

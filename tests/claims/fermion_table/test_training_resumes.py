@@ -200,8 +200,11 @@ def run_histories(sources: list[ScanBlocks], folder: Path, first: int, end: int)
 def test_no_row_is_lost_or_repeated_when_processes_are_killed(
     sources: list[ScanBlocks], tmp_path: Path
 ) -> None:
-    """Killed at random moments, with another number of ranks and workers each time."""
-    run_histories(sources, tmp_path, 0, 100)
+    """Killed at random moments, with another number of ranks and workers each time.
+
+    30 histories; the long form below runs 10,000.
+    """
+    run_histories(sources, tmp_path, 0, 30)
 
 
 @pytest.mark.slow

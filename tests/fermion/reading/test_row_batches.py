@@ -175,12 +175,23 @@ def large_stripe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", [1_024, 65_536])
-@pytest.mark.parametrize("filter", [None, "k >= 1", "k = 3", "t like '%7%'"])
+@pytest.mark.parametrize(
+    ("filter", "size"),
+    [
+        (None, 1_024),
+        ("k >= 1", 1_024),
+        ("k = 3", 1_024),
+        ("t like '%7%'", 1_024),
+        ("k >= 1", 8_192),
+    ],
+)
 def test_batches_take_four_of_them_and_32_mib_whatever_the_stripe(
     large_stripe: Path, filter: str | None, size: int
 ):
-    """What NumPy, Python and Arrow hold, while the caller holds a batch and asks for the next."""
+    """What NumPy, Python and Arrow hold, while the caller holds a batch and asks for the next.
+
+    With 8,192 rows that is half of the stripe; with many more it would be all of it.
+    """
     with fermion.open(large_stripe, options=fermion.ReadOptions(threads=2)) as file:
         list(file.iter_batches(filter=filter, rows=(0, 10)))
         before, largest = pa.total_allocated_bytes(), 0

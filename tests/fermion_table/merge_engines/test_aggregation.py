@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -107,6 +107,8 @@ CASES: list[tuple[FieldFunction, pa.DataType, st.SearchStrategy]] = [
 ]
 NAMES = [f"{case[0].name}-{case[1]}-{at}" for at, case in enumerate(CASES)]
 AMOUNTS = st.sampled_from([0, 1, 2, 3, 8])
+# Of each of some forty cases, whose folds share most of their code.
+EXAMPLES = settings.default.max_examples // 2
 
 
 def rows_of(values: st.SearchStrategy, kinds: list[str]) -> st.SearchStrategy[list[Row]]:
@@ -123,6 +125,7 @@ def test_additions_aggregate_as_in_the_model_however_they_are_grouped(case):
     def fold(batch, groups, kinds, *, is_oldest=True):
         return folds.aggregation(batch, groups, functions, kinds, is_oldest=is_oldest)
 
+    @settings(max_examples=EXAMPLES)
     @given(rows_of(values, ["+I", "+U"]), st.lists(st.integers(0, 14), max_size=3))
     def run(rows, cuts):
         expected = [aggregated(group, functions) for group in by_key(rows).values()]
@@ -151,6 +154,7 @@ def test_retractions_take_back_as_in_the_model_however_they_are_grouped(case, re
             batch, groups, functions, kinds, is_oldest=is_oldest, remove_record_on_delete=removes
         )
 
+    @settings(max_examples=EXAMPLES)
     @given(rows_of(values, [*KINDS, "+I"]), st.lists(st.integers(0, 14), max_size=3))
     def run(rows, cuts):
         expected = [
@@ -175,6 +179,7 @@ def test_commutative_functions_do_not_depend_on_the_order(case):
     function, dtype, values = case
     schema, functions = pa.schema({"k": pa.int64(), "x": dtype}), {"x": function}
 
+    @settings(max_examples=EXAMPLES)
     @given(rows_of(values, ["+I"]), st.randoms(use_true_random=False))
     def run(rows, random):
         mixed = random.sample(rows, len(rows))

@@ -179,12 +179,12 @@ def test_a_writer_waits_for_another_thread_only_where_runs_are_many(tmp_path):
     with ThreadPoolExecutor(1) as executor:
         with lock.get():
             for v in range(2):
-                executor.submit(table.upsert, one(1, v)).result(timeout=20)
+                executor.submit(table.upsert, one(1, v)).result(timeout=60)
             waiting = executor.submit(table.upsert, one(1, 2))
             time.sleep(0.3)
             assert not waiting.done()
             assert levels(Table.open(tmp_path / "t")) == {TREE: [0, 0, 0]}
-        assert waiting.result(timeout=20).id == 3
+        assert waiting.result(timeout=60).id == 3
     assert levels(table) == {TREE: [2]}
 
 
