@@ -28,6 +28,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 READY := $(VENV)/ready
 SPARK_READY := $(VENV)/ready-spark
+SPARK_CLASSES := build/spark-classes.jsa
 BENCH := .venv-bench
 BENCH_READY := $(BENCH)/ready
 PAIMON := .venv-bench-paimon
@@ -81,7 +82,7 @@ demo: java setup-spark
 # end. (No recursive make: `make -n` runs those.)
 WITH_SPARK := tests/spark_ext tests/claims/spark_ext tests/test_examples.py tests/test_readme.py
 SAID := build/test
-test: java setup-spark
+test: java setup-spark $(SPARK_CLASSES)
 	@mkdir -p $(SAID); failed=; trap 'kill $$lint $$spark 2>/dev/null; exit 1' INT TERM; \
 	{ $(LINT); } >$(SAID)/lint.txt 2>&1 & lint=$$!; \
 	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) >$(SAID)/spark.txt 2>&1 & spark=$$!; \
@@ -94,7 +95,7 @@ test: java setup-spark
 # A file after the other to each of two processes, too; then what shares one HDFS, and one Ceph.
 ON_HDFS := tests/claims/spark_ext/test_hdfs.py
 ON_CEPH := tests/claims/spark_ext/test_s3.py
-test-services: java setup-spark
+test-services: java setup-spark $(SPARK_CLASSES)
 	@failed=; \
 	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext tests/claims/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
@@ -248,6 +249,10 @@ $(SPARK_READY): $(READY)
 	@$(RUN)/python -c '$(PACKAGES_OF_EXTRAS)' $(SPARK_EXTRAS) | \
 		$(RUN)/python -m pip install -qq --disable-pip-version-check -r /dev/stdin --group services
 	@touch $@
+
+# What drivers load, for the tests, whose drivers then start in less CPU time.
+$(SPARK_CLASSES): $(SPARK_READY)
+	@$(RUN)/python -m tools.spark_classes $@ 2>/dev/null || echo "goes on without $@" >&2
 
 # Its PySpark comes before that of $(VENV), whose packages it has besides; one with pandas 3, too.
 PACKAGES_42 := "pandas>=3,<4"

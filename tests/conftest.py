@@ -18,6 +18,7 @@ from tools.ceph.cluster import Cluster as CephCluster
 from tools.chromium.browser import Browser
 from tools.hdfs.cluster import Cluster as HdfsCluster
 from tools.servers import NotAvailableError
+from tools.spark_classes import driver_options
 
 pytest.register_assert_rewrite("tests.kit")  # so that a failure shows the values, as in a test
 pytest_plugins = ("tests.kit.spark_fixtures", "tests.kit.table_fixtures")
@@ -43,9 +44,8 @@ settings.register_profile("acceptance", settings.get_profile("dev"), max_example
 settings.register_profile("soak", settings.get_profile("dev"), max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-# For every driver's JVM, also those of programs that tests start. Theirs are short lives, mostly
-# spent on compiling: the first compiler alone, and one thread for garbage, take 40 % less CPU time.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For every driver's JVM, also those of programs that tests start.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options())
 
 
 # Tests start some hundred interpreters, Spark's Python workers above all. Where the environment
