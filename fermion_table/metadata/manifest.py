@@ -66,19 +66,12 @@ class ColumnFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 class IndexFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where the values of a field are in a data file: see `reading.index_files`.
 
-    Attributes
-    ----------
-    path, external_path, size, tail_length, file_id
-        As of an `Entry`.
-    rows
-        Of the index file itself.
-    field
-        The id of the field.
-    kind
-        ``btree``, ``bitmap`` or ``bloom``; others are not used.
-    indexed_file
-        The `file_id` of the data file or column file whose values it has. Where another file has
-        the field now, it is not used.
+    path, external_path, size, tail_length, file_id: As of an `Entry`.
+    rows: Of the index file itself.
+    field: The id of the field.
+    kind: ``btree``, ``bitmap`` or ``bloom``; others are not used.
+    indexed_file: The `file_id` of the data file or column file whose values it has. Where another
+        file has the field now, it is not used.
     """
 
     path: str = ""

@@ -251,9 +251,7 @@ def beside(entry: Entry, files: SharedFiles) -> tuple[FileSplit, ...]:
 def indexes_of(entry: Entry, files: SharedFiles) -> tuple[SplitIndex, ...]:
     """The index files of an entry; parameters as of `beside`.
 
-    Raises
-    ------
-    UnsafeStorage
+    Raises UnsafeStorage.
     """
     made = []
     for each in entry.indexes:

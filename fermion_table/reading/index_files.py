@@ -68,21 +68,10 @@ class IndexReader(Protocol):
     ) -> RowRanges | None:
         """Rows of the data file outside of which a filter of `VALUE` selects none.
 
-        Parameters
-        ----------
-        known
-            The columns of `directory`.
-        num_rows
-            Of the data file.
-
-        Returns
-        -------
-        None where the index can't tell, or they are too many.
-
-        Raises
-        ------
-        FermionError, OSError
-            The file is damaged.
+        known: The columns of `directory`.
+        num_rows: Of the data file.
+        Returns: None where the index can't tell, or they are too many.
+        Raises FermionError, OSError: The file is damaged.
         """
 
 
@@ -139,14 +128,8 @@ READERS: dict[str, IndexReader] = {"btree": _BTree(), "bitmap": _Bitmap()}
 def rows_by_index(request: ReadRequest, split: FileSplit, opened: Opener) -> RowRanges | None:
     """The rows of a data file outside of which the filter of a query selects none.
 
-    Parameters
-    ----------
-    opened
-        Opens index files.
-
-    Returns
-    -------
-    None where no index of the file tells.
+    opened: Opens index files.
+    Returns: None where no index of the file tells.
     """
     if request.filter is None or not split.indexes:
         return None
@@ -223,9 +206,7 @@ def _mask(filter: Expression, batch: pa.RecordBatch) -> np.ndarray:
 def _checked(file: fermion.FermionFile, rows: RowRanges, num_rows: int) -> RowRanges:
     """Row numbers of an index, if the data file has them.
 
-    Raises
-    ------
-    CorruptMetadata
+    Raises CorruptMetadata.
     """
     if rows and rows.stops[-1] > num_rows:
         raise _damaged(file, f"rows below {num_rows}", f"row {rows.stops[-1] - 1}")

@@ -34,11 +34,8 @@ BITMAP_VALUES_MAX = 65_536
 def check_indexable(schema: TableSchema, path: Path, where: str) -> int:
     """The id of a field, if its values can be indexed.
 
-    Raises
-    ------
-    ColumnNotFoundError
-    InvalidArgumentError
-        A type without an order, or a field of a list or map.
+    Raises InvalidArgumentError: A type without an order, or a field of a list or map.
+    Raises ColumnNotFoundError.
     """
     field = schema.find(path, where=where)
     tops = [schema.find(path[:length], where=where) for length in range(1, len(path))]
@@ -56,12 +53,8 @@ def check_indexable(schema: TableSchema, path: Path, where: str) -> int:
 class IndexWriter:
     """Writes index files.
 
-    Attributes
-    ----------
-    owned
-        Whose they are.
-    options
-        Of the data files: of these, threads and durability are those of index files too.
+    owned: Whose they are.
+    options: Of the data files: of these, threads and durability are those of index files too.
     """
 
     owned: OwnedFiles
@@ -76,12 +69,8 @@ class IndexWriter:
     ) -> Entry:
         """An entry with index files that are made now, in place of those that it has of the fields.
 
-        Parameters
-        ----------
-        holder, file_id
-            The location and identity of the file that has the fields.
-        wanted
-            The id of each field, the kind of index, and the field's path in that file.
+        holder, file_id: The location and identity of the file that has the fields.
+        wanted: The id of each field, the kind of index, and the field's path in that file.
         """
         if file_id is None or not wanted:
             return entry
