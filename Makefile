@@ -67,7 +67,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-training bench-paimon docs clean setup setup-spark java
+.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-training bench-paimon bench-flink docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -128,6 +128,12 @@ bench: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks.scaling
 	@$(BENCH)/bin/python -m benchmarks.profiles
 	@$(BENCH)/bin/python -m benchmarks.summary
+
+# One engine after the other, each in a JVM of its own.
+bench-flink: java setup $(FLINK_READY) $(FLINK_JAR) $(PYPAIMON_READY)
+	@$(PYPAIMON)/bin/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE)
+	@$(FLINK)/bin/python -m benchmarks.flink fermion --python $(abspath $(RUN)/python) --jars $(FLINK_JAR)
+	@$(FLINK)/bin/python -m benchmarks.flink paimon --jars $(PYPAIMON)/jars/*.jar
 
 # MosaicML's StreamingDataset and LanceDB's, with PyTorch: some gigabytes, and an older NumPy.
 BENCH_TRAINING := .venv-bench-training

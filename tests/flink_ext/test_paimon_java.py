@@ -124,6 +124,36 @@ def test_types_that_pypaimon_cannot_make_come_back_in_java(catalog, java):
     assert inner.getRow(0, 2).getMap(1).valueArray().getInt(0) == 2
 
 
+def test_blobs_of_a_table_are_read_as_they_were_written(catalog, java):
+    """Paimon keeps BLOBs in files of their own beside those of the other columns."""
+    jpype = pytest.importorskip("jpype")
+    paimon, types = java.paimon, java.paimon.types.DataTypes
+    options = {"row-tracking.enabled": "true", "data-evolution.enabled": "true"}
+    builder = paimon.schema.Schema.newBuilder()
+    for name, value in (FORMAT | options).items():
+        builder = builder.option(name, value)
+    builder = builder.column("id", types.BIGINT()).column("picture", types.BLOB())
+    identifier = paimon.catalog.Identifier.create("db", "blobs")
+    java._catalog.createTable(identifier, builder.build(), False)
+    writer, commit = java.writing("blobs")
+    contents = {1: b"\x00\xff" * 50_000, 2: b"", 3: None}
+    for number, content in contents.items():
+        blob = None
+        if content is not None:
+            signed = [byte - 256 if byte > 127 else byte for byte in content]
+            blob = paimon.data.Blob.fromData(jpype.JArray(jpype.JByte)(signed))
+        writer.write(paimon.data.GenericRow.of(jpype.JLong(number), blob))
+    commit.commit(writer.prepareCommit())
+    writer.close()
+    table = catalog.get_table("db.blobs")
+    assert len(files_of(table)) == 1
+    found = {
+        int(row.getLong(0)): None if row.isNullAt(1) else bytes(row.getBlob(1).toData())
+        for row in java.rows("blobs")
+    }
+    assert found == contents
+
+
 def test_filters_and_columns_go_down_to_the_worker(catalog, java):
     """Paimon does not test the rows again, so that those that come were selected in the file."""
     table = create(catalog, "filtered", SCHEMA, options=FORMAT)
