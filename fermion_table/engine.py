@@ -12,6 +12,8 @@ from fermion.exports import load_when_asked_for
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion_table.catalog.directories import WarehouseNames
     from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
+    from fermion_table.catalog.transactions import CatalogTransaction, TransactionTable
+    from fermion_table.catalog.view import CatalogView
     from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit, TreeChanges
     from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
     from fermion_table.commit.request import CommitMetadata
@@ -72,6 +74,8 @@ __getattr__ = load_when_asked_for(
         "BufferPool": "writing.buffer_pool",
         "CHANGE_FIELDS": "change_feed.changes",
         "CatalogSnapshots": "catalog.snapshots",
+        "CatalogTransaction": "catalog.transactions",
+        "CatalogView": "catalog.view",
         "ChangePlan": "change_feed.change_plan",
         "ChangeReader": "change_feed.changes",
         "ChangeScan": "change_feed.changes",
@@ -115,6 +119,7 @@ __getattr__ = load_when_asked_for(
         "StatementWriter": "table.statement_writer",
         "TARGET": "operations.merge_clauses",
         "Transaction": "operations.transaction",
+        "TransactionTable": "catalog.transactions",
         "TreeChanges": "change_feed.change_plan",
         "WarehouseNames": "catalog.directories",
         "WriterMessage": "writing.writer_message",
@@ -142,6 +147,8 @@ __all__ = [
     "BranchHead",
     "BufferPool",
     "CatalogSnapshots",
+    "CatalogTransaction",
+    "CatalogView",
     "ChangePlan",
     "ChangeReader",
     "ChangeScan",
@@ -182,6 +189,7 @@ __all__ = [
     "StagedTable",
     "StatementWriter",
     "Transaction",
+    "TransactionTable",
     "TreeChanges",
     "WarehouseNames",
     "WriterMessage",

@@ -69,6 +69,8 @@ class CommitOptions:
         doubles, from the first value to the second.
     unknown_tries: Number of attempts to find the outcome of a lost reply before it counts as
         unknown.
+    lease_s: Seconds for which a commit waits for a transaction over several tables that is neither
+        committed nor given up, before it gives that up.
     fence_s: After an attempt that took longer than this, or on a base older than this, the commit
         also reads the expiry markers, because its base may have expired.
     """
@@ -77,6 +79,7 @@ class CommitOptions:
     backoff_s_min: float = 0.005
     backoff_s_max: float = 1.0
     unknown_tries: int = 5
+    lease_s: float = 10.0
     fence_s: float = 60.0
 
     def is_fresh(self, seen_at: float | None) -> bool:

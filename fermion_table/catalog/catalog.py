@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fermion.display import location_text
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.redaction import redacted
 from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_bool, check_optional_text, check_text
@@ -21,9 +22,11 @@ from fermion_table.catalog.tables import CreateMode, Tables
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.checks.repair import RepairResult
 from fermion_table.commit.replacement import TableDefinition
+from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.drop import DroppedTable
 from fermion_table.metadata.versions import Version
+from fermion_table.moments import Moment, moment_of
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import open_store
@@ -33,7 +36,13 @@ from fermion_table.table.staged import schema_and_rows
 from fermion_table.table.table import Table
 
 if TYPE_CHECKING:
+    from fermion_table.catalog import transactions, view
+    from fermion_table.catalog.transactions import CatalogTransaction
+    from fermion_table.catalog.view import CatalogView
     from fermion_table.scanning.sql import SqlResult
+else:  # who changes or reads one table at a time
+    transactions = LoadedWhenAskedFor("fermion_table.catalog.transactions")
+    view = LoadedWhenAskedFor("fermion_table.catalog.view")
 
 Location = str | os.PathLike[str]
 
@@ -103,6 +112,57 @@ class Catalog:
     def snapshots(self) -> CatalogSnapshots:
         """Versions of many tables: ``snapshots.create("q3")``, ``.list()``, ``.delete("q3")``."""
         return CatalogSnapshots(self._warehouse, self._names, self._tables, self._kept)
+
+    def transaction(
+        self,
+        *,
+        commit_user: str | None = None,
+        commit_identifier: int | str | None = None,
+        isolation: Literal["snapshot"] = "snapshot",
+    ) -> CatalogTransaction:
+        """Change several tables at once: all changes become visible together, or none.
+
+        ``with catalog.transaction() as tx: tx.table("a").append(rows); tx.table("b").delete(...)``
+
+        All that is done to one table becomes one snapshot. Nothing is visible before the end of
+        the ``with`` block; an exception in it gives up. A writer that stops in the middle keeps
+        others from committing to these tables for ten seconds, and never from reading them.
+
+        Parameters
+        ----------
+        commit_user, commit_identifier
+            The same pair is committed once.
+        isolation
+            ``snapshot``: what the tables of the transaction show never holds half of another one,
+            and each table's changes are checked against those of others. What was read of a table
+            that is not changed is not checked.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError
+        """
+        if isolation != "snapshot":
+            raise InvalidArgumentError(f"isolation={isolation!r}: expected 'snapshot'")
+        metadata = CommitMetadata(commit_user=commit_user, commit_identifier=commit_identifier)
+        return transactions.CatalogTransaction(self._warehouse, self._tables, metadata)
+
+    def read_at(self, time: Moment | None = None) -> CatalogView:
+        """One consistent view of all tables in the list: never half of a transaction.
+
+        The newest snapshot of every table is looked for twice.
+
+        Parameters
+        ----------
+        time
+            When: a date, a datetime (UTC if it has no zone) or ISO text. None: now. Tables that
+            were not there, or whose snapshots of then have expired, are left out.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError
+        """
+        moment = None if time is None else moment_of(time, "time")
+        return view.view_at(self._warehouse, self._names, moment)
 
     def create_namespace(self, name: Name) -> None:
         """Make a namespace, and those above it. A table makes its namespace, too.

@@ -22,9 +22,11 @@ from fermion_table.catalog.rows import time_now
 from fermion_table.catalog.snapshot_list import Changed, SnapshotList, SnapshotRow, State
 from fermion_table.catalog.table_list import TableList
 from fermion_table.catalog.tables import Tables
+from fermion_table.catalog.view import heads_together
 from fermion_table.catalog.walking import uuid_of
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.errors import CommitConflict, TableNotFound, VersionNotFound
+from fermion_table.metadata.history import latest
 from fermion_table.metadata.references import create_tag, delete_tag, load_branch, load_tag
 from fermion_table.storage.paths import check_name, unique_name
 from fermion_table.table.table import Table
@@ -109,7 +111,7 @@ class CatalogSnapshots(NamedValues[CatalogSnapshot]):
         """Keep the present versions of many tables under one name.
 
         Each table gets a tag of this name, so its version is kept and read without the catalog,
-        too. The tables are read one after the other: no transaction goes over them.
+        too. The versions are those of one view (`Catalog.read_at`): never half of a transaction.
 
         Parameters
         ----------
@@ -280,17 +282,19 @@ class CatalogSnapshots(NamedValues[CatalogSnapshot]):
         self, head: SnapshotRow, rows: Sequence[SnapshotRow], *, skips_dropped: bool
     ) -> Sequence[SnapshotRow]:
         """Give the tables their tags; the rows with their snapshots, without dropped tables."""
+        stores = {_name_of(row): self._warehouse.store(row.path or "") for row in rows}
+        at_once = self._warehouse.tables_at_once
+        heads = heads_together(stores, None, tables_at_once=at_once)
 
         def tag(row: SnapshotRow) -> SnapshotRow | None:
-            assert row.path is not None
-            store = self._warehouse.store(row.path)
+            store = stores[_name_of(row)]
             try:
-                table = Table.at(store)
+                snapshot = heads.get(_name_of(row)) or latest(store)
                 if load_tag(store, head.snapshot) is not None:
                     raise InvalidArgumentError(f"it has a tag {head.snapshot!r}")
                 if load_branch(store, head.snapshot) is not None:
                     raise InvalidArgumentError(f"it has a branch {head.snapshot!r}")
-                made = create_tag(store, head.snapshot, table.snapshot, message=_tag_message(head))
+                made = create_tag(store, head.snapshot, snapshot, message=_tag_message(head))
             except TableNotFound:
                 listed = self._names.row(_name_of(row))
                 if skips_dropped and (listed is None or listed.path != row.path):
@@ -300,7 +304,7 @@ class CatalogSnapshots(NamedValues[CatalogSnapshot]):
                 raise InvalidArgumentError(
                     f"catalog snapshot {head.snapshot!r}: table {_name_of(row)}: {error}"
                 ) from error
-            uuid = table.snapshot.table_uuid
+            uuid = snapshot.table_uuid
             return replace(row, table_uuid=uuid, snapshot_id=made.snapshot_id, hash=made.hash)
 
         return [row for row in self._each(tag, rows) if row is not None]

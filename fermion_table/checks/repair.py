@@ -27,7 +27,7 @@ from fermion_table.checks.missing_files import (
 from fermion_table.checks.verify import verify
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import SchemaVersions, list_ids
+from fermion_table.metadata.history import SchemaVersions, end_at, list_ids
 from fermion_table.metadata.manifest import data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     live_entries,
@@ -43,7 +43,7 @@ from fermion_table.metadata.references import (
     snapshot_of,
     tag_names,
 )
-from fermion_table.metadata.snapshot import LEFT_OUT, Snapshot, decode_snapshot
+from fermion_table.metadata.snapshot import LEFT_OUT, TRANSACTIONS, Snapshot, decode_snapshot
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import (
@@ -249,8 +249,13 @@ class _Repair:
         for snapshot_id in (each for each in reversed(ids) if each > head.id):
             self._set_aside(branch, snapshot_id)
         self._repair_pointers(branch, head, ids[-1])
-        self._mark_what_has_expired(branch, head, [each for each in ids if each < head.id])
-        return head
+        try:
+            shown = end_at(self.store, head, branch).snapshot
+        except CorruptMetadata as error:
+            self.problems.append(str(error))
+            return None
+        self._mark_what_has_expired(branch, shown, [each for each in ids if each < shown.id])
+        return shown
 
     def leave_out(self, branch: str, head: Snapshot) -> None:
         """Tell what the newest snapshot of a branch lacks; publish one that does without it."""
@@ -419,6 +424,7 @@ class _Repair:
         """Create the expiry marker again where old snapshots have lost their files."""
         if not older or pointers.first_kept(self.store, branch) > 1:
             return
+        older = [each for each in older if each not in self._void(branch, head, older)]
         there = {item.path for item in self.store.list()} | self._given_up(branch, head, older)
         kept = _own_files(self.store, head)
         if not kept <= there:
@@ -446,6 +452,13 @@ class _Repair:
         )
         if not self.dry_run:
             pointers.mark_expired(self.store, first, branch)
+
+    def _void(self, branch: str, head: Snapshot, older: Sequence[int]) -> set[int]:
+        """Ids that do not count, as their transactions were given up: their files may be gone."""
+        if TRANSACTIONS not in head.reader_features:
+            return set()
+        later = (head, *(self._readable(branch, each) for each in older))
+        return {each.id - 1 for each in later if each is not None and each.parent_void}
 
     def _given_up(self, branch: str, head: Snapshot, older: Sequence[int]) -> set[str]:
         """Files that earlier repairs have left out, as they were missing: that was no expiry."""

@@ -15,7 +15,7 @@ from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata import pointers
 from fermion_table.metadata.bucket_counts import bucket_counts
-from fermion_table.metadata.history import SchemaVersions, list_ids
+from fermion_table.metadata.history import SchemaVersions, counts, list_ids
 from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
@@ -287,6 +287,8 @@ class _Walk:
             return
         self.snapshots += 1
         self.child = snapshot
+        if child.parent_void if child is not None else not self._counts(snapshot):
+            return  # its transaction was given up, or is not committed: its files may be gone
         if snapshot.id != snapshot_id:
             self._problem(path, f"snapshot {snapshot_id}", f"snapshot {snapshot.id}")
         if child is not None:
@@ -295,6 +297,14 @@ class _Walk:
             self._check_content(snapshot, path)
         elif has_changelog:
             self._check_recorded(snapshot)
+
+    def _counts(self, snapshot: Snapshot) -> bool:
+        """Whether the last snapshot of a branch is part of its history."""
+        try:
+            return counts(self.store, snapshot, self.branch)
+        except (TableError, OSError) as error:
+            self._error(snapshot_path(snapshot.id, self.branch), "a decision", error)
+            return True
 
     def _is_next(self, snapshot_id: int) -> bool:
         """Whether an expired slot is the parent: a writer that stalled may have taken it since."""

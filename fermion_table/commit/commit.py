@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fermion import telemetry
+from fermion.exports import LoadedWhenAskedFor
 from fermion.redaction import logger, redacted
 from fermion.telemetry import Watching
 from fermion_table.commit.committed_files import bucket_conflict, refuse_committed, refuse_missing
@@ -29,6 +30,8 @@ from fermion_table.commit.create_if_absent import (
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.next_snapshot import (
     Changes,
+    Place,
+    Prepared,
     next_snapshot,
     number_rows,
     user_of_process,
@@ -47,7 +50,7 @@ from fermion_table.errors import (
     TableExists,
 )
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import latest, latest_listed, table_exists
+from fermion_table.metadata.history import latest, newest, table_exists
 from fermion_table.metadata.manifest import Entry, data_paths_of, index_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     Located,
@@ -73,6 +76,10 @@ from fermion_table.storage.store import AtomicStore
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+    from fermion_table.commit import undecided
+else:  # who meets no undecided snapshot
+    undecided = LoadedWhenAskedFor("fermion_table.commit.undecided")
 
 _log = logger(__name__)
 
@@ -198,6 +205,8 @@ class Commit:
         self.request = plan if isinstance(plan, CommitRequest) else CommitRequest(kind="append")
         self.metadata = metadata or self.request.metadata
         self.base = known or self.request.base
+        self.follows = None if self.base is None else self.base.reference
+        self.prepared: Prepared | None = None  # of a transaction over several tables
         self.seen_at = seen_at
         self.looks = looks
         self.lists = False
@@ -313,11 +322,11 @@ class Commit:
         if self.base is None or self.retries or not self.options.is_fresh(self.seen_at):
             start = None if self.base is None else self.base.id
             seen_at = time.monotonic()
-            if self.lists:
-                self.base = latest_listed(self.store, branch=self.branch)
-            else:
-                self.base = latest(self.store, branch=self.branch, start=start)
+            end = newest(self.store, branch=self.branch, start=start, lists=self.lists)
+            if end.is_undecided:
+                end, seen_at = undecided.settled(self.store, self.branch, end, self.options)
             self.seen_at = seen_at
+            self.base, self.follows = end.snapshot, end.stored.reference
         assert self.seen_at is not None  # a fresh one has a time
         return self.base, self.seen_at
 
@@ -432,14 +441,12 @@ class Commit:
     def _publish(self, base: Snapshot, changes: Changes, seen_at: float) -> Snapshot | None:
         """Try for the snapshot file after `base`; None if another commit took it."""
         entries = (*changes.added, *changes.changelog)
+        assert self.follows is not None  # there is a base
+        place = Place(
+            uuid=self.uuid, branch=self.branch, follows=self.follows, prepared=self.prepared
+        )
         snapshot = next_snapshot(
-            self.store,
-            base,
-            self.request,
-            changes,
-            uuid=self.uuid,
-            branch=self.branch,
-            writer=self.writer,
+            self.store, base, self.request, changes, place=place, writer=self.writer
         )
         new = {path for entry in entries for path in data_paths_of(entry)}
         new.update(path for entry in entries for path in index_paths_of(entry))
@@ -571,10 +578,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """Publishes to one branch of a table."""
+    """Publishes to one branch of a table.
+
+    Attributes
+    ----------
+    prepared
+        The transaction over several tables that what is published is part of, if it is.
+    """
 
     store: AtomicStore
     branch: str = MAIN
+    prepared: Prepared | None = None
 
     def latest(self, known: Snapshot, *, seen_at: float | None = None) -> Snapshot:
         """The newest snapshot of the table that `known` belongs to.
@@ -585,9 +599,9 @@ class Publisher:
         fresh = self.branch == MAIN and CommitOptions().is_fresh(seen_at)
         if fresh and not self.store.exists(snapshot_path(known.id + 1)):
             return known
-        newest = latest(self.store, branch=self.branch, start=known.id)
-        refuse_replaced(self.store, known, newest, self.branch)
-        return newest
+        found = latest(self.store, branch=self.branch, start=known.id)
+        refuse_replaced(self.store, known, found, self.branch)
+        return found
 
     def publish(
         self,
@@ -607,7 +621,7 @@ class Publisher:
         seen_at: When, by ``time.monotonic``, `known` was the newest, if that is known.
         Raises CommitConflict, CommitStateUnknown.
         """
-        return Commit(
+        publication = Commit(
             self.store,
             plan,
             branch=self.branch,
@@ -615,7 +629,9 @@ class Publisher:
             known=known,
             seen_at=seen_at,
             looks=looks,
-        ).run()
+        )
+        publication.prepared = self.prepared
+        return publication.run()
 
 
 def _objects_of(snapshot: Snapshot) -> set[str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from fermion.exports import LoadedWhenAskedFor
 from fermion_table.commit.committed_files import refuse_lost
 from fermion_table.commit.create_if_absent import create_snapshot_file, is_in_history
 from fermion_table.commit.next_snapshot import (
@@ -19,15 +21,27 @@ from fermion_table.commit.next_snapshot import (
 )
 from fermion_table.errors import CommitConflict, CommitStateUnknown
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import latest, walk
+from fermion_table.metadata.history import Newest, latest, newest, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import MetadataWriter, live_entries
 from fermion_table.metadata.references import HEAD_PROPERTY, Branch, load_branch, missing_name
-from fermion_table.metadata.snapshot import Delta, Effort, Kind, Snapshot, check_writable
+from fermion_table.metadata.snapshot import (
+    TRANSACTIONS,
+    Delta,
+    Effort,
+    Kind,
+    Snapshot,
+    check_writable,
+)
 from fermion_table.moments import now_ms
 from fermion_table.options import CommitOptions
 from fermion_table.storage.paths import snapshot_path, unique_name
 from fermion_table.storage.store import AtomicStore
+
+if TYPE_CHECKING:
+    from fermion_table.commit import undecided
+else:  # who meets no undecided snapshot
+    undecided = LoadedWhenAskedFor("fermion_table.commit.undecided")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,10 @@ def fast_forward(
     if branch is None:
         raise missing_name(store, "branch", name)
     head = latest(store, branch=name)
-    target = latest(store, branch=branch.parent)
+    end = newest(store, branch=branch.parent)
+    if end.is_undecided:
+        end, _ = undecided.settled(store, branch.parent, end, options)
+    target = end.snapshot
     check_writable(target, snapshot_path(target.id, branch.parent))
     own = _commits_after(store, head, target, branch)
     if own is None:
@@ -80,7 +97,7 @@ def fast_forward(
     if not own:
         return target
     writer = MetadataWriter(store)
-    snapshot = _moved(store, target, head, own, branch.parent, message, writer)
+    snapshot = _moved(store, end, head, own, branch.parent, message, writer)
     creation = create_snapshot_file(store, snapshot, branch.parent, options)
     stored = creation.stored
     if stored is None or not is_in_history(store, stored, branch.parent, may_be_expired=True):
@@ -114,7 +131,7 @@ def _commits_after(
 
 def _moved(
     store: AtomicStore,
-    target: Snapshot,
+    end: Newest,
     head: Snapshot,
     own: Sequence[Snapshot],
     parent: str,
@@ -122,6 +139,8 @@ def _moved(
     writer: MetadataWriter,
 ) -> Snapshot:
     """The parent's next snapshot, with the state of the branch's head."""
+    target, follows = end.snapshot, end.stored.reference
+    is_void = follows != target.reference
     changes = difference(live_entries(store, target), live_entries(store, head))
     refuse_lost(store, head, changes.added, changes.removed)
     kinds = {snapshot.kind for snapshot in own}
@@ -132,10 +151,12 @@ def _moved(
     tail, inline = _added_last(head.tail, changes.added)
     return msgspec.structs.replace(
         head,
-        id=target.id + 1,
+        id=follows.id + 1,
         uuid=unique_name(),
         branch=parent,
-        parent=target.reference,
+        parent=follows,
+        parent_void=is_void,
+        transaction=None,
         kind=kind,
         time_ms=max(now_ms(), target.time_ms + 1, head.time_ms),
         author=user_of_process(),
@@ -156,6 +177,7 @@ def _moved(
         commit_identifier=None,
         branch_commits=identities_of(own),
         touched=touched_by((*changes.added, *changes.removed)),
+        reader_features=tuple(sorted({*head.reader_features, *([TRANSACTIONS] * is_void)})),
         unknown={},
         hash="",
     )

@@ -41,6 +41,7 @@ class _Ancestor(msgspec.Struct, frozen=True, kw_only=True):
     commit_user: str | None = None
     commit_identifier: int | str | None = None
     branch_commits: dict[str, tuple[int | str, ...]] = {}
+    parent_void: bool = False
 
 
 @dataclass(slots=True)
@@ -110,10 +111,12 @@ def _lineage(
 ) -> Iterator[tuple[int, Snapshot | _Ancestor]]:
     """A snapshot and those before it with their ids, newest first; ends where they have expired.
 
-    Nothing from `known_id` on down is read before the snapshot after it was taken.
+    Nothing from `known_id` on down is read before the snapshot after it was taken. One that does
+    not count, as its transaction was given up, has no identity.
     """
     yield base.id, base
     reference, at_once = base.parent, READS_AT_ONCE_MIN
+    is_void = base.parent_void
     with ThreadPoolExecutor(READS_AT_ONCE_MAX) as pool:
         while reference is not None:
             above = known_id if known_id is not None and known_id < reference.id else -1
@@ -134,8 +137,10 @@ def _lineage(
                 ancestor = _decoded(store, data, reference, home)
                 if ancestor is None:
                     return
+                if is_void:
+                    ancestor = _Ancestor(parent=ancestor.parent, parent_void=ancestor.parent_void)
                 yield reference.id, ancestor
-                reference = ancestor.parent
+                reference, is_void = ancestor.parent, ancestor.parent_void
                 if reference is None or branch != home:
                     break
 

@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from fermion_table.commit.request import CommitRequest
+from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry, ManifestReference, PartitionRange, reference_to
 from fermion_table.metadata.manifest_store import (
     Located,
@@ -33,12 +34,15 @@ from fermion_table.metadata.snapshot import (
     CHANGELOG,
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
+    TRANSACTIONS,
     Changelog,
     Delta,
     Deltas,
+    PartOfTransaction,
     Producer,
     SchemaReference,
     Snapshot,
+    SnapshotReference,
     Totals,
     Touched,
 )
@@ -73,6 +77,55 @@ class Changes:
     changelog: tuple[Entry, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a transaction over several tables gives the snapshot of each.
+
+    Attributes
+    ----------
+    part
+        The transaction.
+    time_ms
+        The time of all its snapshots.
+    """
+
+    part: PartOfTransaction
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the next snapshot goes.
+
+    Attributes
+    ----------
+    uuid, branch
+        The identity of the commit, and its branch.
+    follows
+        What the last snapshot file holds: the base, or a snapshot of a transaction that was given
+        up.
+    prepared
+        The transaction that it is part of; None: it counts by itself.
+    """
+
+    uuid: str
+    branch: str
+    follows: SnapshotReference
+    prepared: Prepared | None = None
+
+
+class LaterThanTransaction(CommitConflict):
+    """A table got a commit that is not older than the transaction, which needs a later time.
+
+    Attributes
+    ----------
+    time_ms
+        Of that commit.
+    """
+
+    time_ms = 0
+
+
 def number_rows(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """Entries of one commit with the rows before each counted, where row ids are inherited."""
     numbered = []
@@ -92,16 +145,22 @@ def next_snapshot(
     request: CommitRequest,
     changes: Changes,
     *,
-    uuid: str,
-    branch: str,
+    place: Place,
     writer: MetadataWriter,
 ) -> Snapshot:
     """The child of `base`. Writes manifests for inline entries that are too many, or to merge them.
 
     store, writer: Where manifests are read and written.
-    uuid, branch: The commit's identity and the branch it goes to.
+    place: Where it goes, and as what.
+
+    Raises LaterThanTransaction: The base is not older than the transaction.
     """
-    snapshot_id, metadata = base.id + 1, request.metadata
+    follows, prepared, metadata = place.follows, place.prepared, request.metadata
+    snapshot_id = follows.id + 1
+    if prepared is not None and base.time_ms >= prepared.time_ms:
+        error = LaterThanTransaction(f"{store.location}: snapshot {base.id} came first")
+        error.time_ms = base.time_ms
+        raise error
     added = tuple(
         entry.inherit(
             snapshot_id=snapshot_id,
@@ -118,11 +177,13 @@ def next_snapshot(
         format_version=SNAPSHOT_FORMAT_VERSION,
         table_uuid=base.table_uuid,
         id=snapshot_id,
-        uuid=uuid,
-        branch=branch,
-        parent=base.reference,
+        uuid=place.uuid,
+        branch=place.branch,
+        parent=follows,
+        parent_void=follows != base.reference,
+        transaction=None if prepared is None else prepared.part,
         kind=request.kind,
-        time_ms=max(now_ms(), base.time_ms + 1),
+        time_ms=max(now_ms(), base.time_ms + 1) if prepared is None else prepared.time_ms,
         author=user_of_process(),
         message=metadata.message,
         properties=dict(metadata.properties or {}),
@@ -132,7 +193,7 @@ def next_snapshot(
         delta=placement.delta,
         totals=_totals(base.totals, deltas, added, removed),
         deltas=deltas,
-        changelog=_changelog(writer, base, changes),
+        changelog=_changelog(writer, base, changes, snapshot_id),
         row_id_next=base.row_id_next
         + sum(entry.rows for entry in changes.added if entry.row_id_base is None),
         sequence_next=base.sequence_next + _sequence_numbers(changes.added),
@@ -140,7 +201,13 @@ def next_snapshot(
         commit_identifier=metadata.commit_identifier,
         branch_commits=dict(request.branch_commits),
         touched=touched_by((*added, *removed)),
-        reader_features=_union(base.reader_features, request.reader_features),
+        reader_features=_union(
+            base.reader_features,
+            (
+                *request.reader_features,
+                *([TRANSACTIONS] if prepared or follows != base.reference else []),
+            ),
+        ),
         writer_features=_union(
             base.writer_features,
             (*request.writer_features, *([] if changes.producer is None else [CHANGELOG])),
@@ -148,13 +215,15 @@ def next_snapshot(
     )
 
 
-def _changelog(writer: MetadataWriter, base: Snapshot, changes: Changes) -> Changelog | None:
+def _changelog(
+    writer: MetadataWriter, base: Snapshot, changes: Changes, snapshot_id: int
+) -> Changelog | None:
     """The changelog of a commit: entries inline, or in a manifest when there are many."""
     if changes.producer is None:
         return None
     entries = tuple(
         entry.inherit(
-            snapshot_id=base.id + 1,
+            snapshot_id=snapshot_id,
             sequence_start=base.sequence_next,
             row_id_start=base.row_id_next,
         )

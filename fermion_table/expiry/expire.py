@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from fermion.arguments import integer
@@ -210,7 +210,7 @@ def _plan_run(
     first_own = 1 if left is None else left.snapshot_id + 1
     newest = latest_listed(store, branch=branch)
     check_writable(newest, snapshot_path(newest.id, branch))
-    times_ms = _snapshot_times(store, newest, branch, first_own)
+    times_ms, void = _snapshot_times(store, newest, branch, first_own)
     there = max(first_own, earliest_id(store, newest.id, branch=branch))
     there = max(there, pointers.first_kept(store, branch))
     if there > newest.id:
@@ -225,8 +225,8 @@ def _plan_run(
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
     still_recorded = [each for each in times_ms if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
-    before = _data_before(store, there, kept, branch)
-    before |= _metadata_before(store, recorded_there, recorded, branch)
+    before = _data_before(store, there, kept, branch, void)
+    before |= _metadata_before(store, recorded_there, recorded, branch, void)
     earliest = kept
     if not dry_run:
         if kept > there or (kept and recorded > recorded_there):
@@ -271,24 +271,32 @@ def _moved_to(store: AtomicStore, left: Branch, newest: Snapshot) -> int:
 
 def _snapshot_times(
     store: AtomicStore, newest: Snapshot, branch: str, first_own: int
-) -> list[tuple[int, int]]:
-    """Id and time of a branch's snapshot files but the creation's, ascending; expired ones too."""
-    times = []
+) -> tuple[list[tuple[int, int]], set[int]]:
+    """Id and time of a branch's snapshot files but the creation's, ascending; expired ones too.
+
+    And the ids of those that do not count, as their transactions were given up: what they refer
+    to may be gone.
+    """
+    times, void = [], set()
     for snapshot_id in range(newest.id, first_own - 1, -1):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is None:
             break
         times.append((snapshot_id, snapshot.time_ms))
-    return times[::-1]
+        if snapshot.parent_void:
+            void.add(snapshot_id - 1)
+    return times[::-1], void
 
 
-def _data_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
+def _data_before(
+    store: AtomicStore, there: int, earliest: int, branch: str, void: Set[int]
+) -> dict[str, int]:
     """The data that only snapshots that expire may refer to, with sizes.
 
     The files that were removed after the first of them, up to the first that is kept.
     """
     sizes: dict[str, int] = {}
-    for snapshot_id in range(there + 1, earliest + 1):
+    for snapshot_id in sorted({*range(there + 1, earliest + 1)} - void):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is not None:
             for entry in removed_entries(store, snapshot):
@@ -296,10 +304,12 @@ def _data_before(store: AtomicStore, there: int, earliest: int, branch: str) -> 
     return _deletable(sizes)
 
 
-def _metadata_before(store: AtomicStore, there: int, earliest: int, branch: str) -> dict[str, int]:
+def _metadata_before(
+    store: AtomicStore, there: int, earliest: int, branch: str, void: Set[int]
+) -> dict[str, int]:
     """The metadata and changelog files of snapshots whose changelogs expire, with sizes."""
     sizes: dict[str, int] = {}
-    for snapshot_id in range(there, earliest):
+    for snapshot_id in sorted({*range(there, earliest)} - void):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is not None:
             sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))

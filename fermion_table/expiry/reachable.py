@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import latest_listed, load_snapshot, walk
+from fermion_table.metadata.history import load_snapshot, newest, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference, paths_of
 from fermion_table.metadata.manifest_store import (
     changelog_entries,
@@ -115,11 +115,16 @@ def live_objects(
         recorded = max(left_after, *(each.recorded for each in marks))
         if name == branch:
             recorded = max(recorded, earliest_changelog)
-        newest = latest_listed(store, branch=name)
-        if max(first, recorded) > newest.id:
-            pointers.check_marks(store, newest.id, name)
-        check_writable(newest, snapshot_path(newest.id, name))
-        _add_history(store, live, newest, name, first, recorded, schema_paths)
+        end = newest(store, branch=name, lists=True)
+        head = end.snapshot
+        if max(first, recorded) > head.id:
+            pointers.check_marks(store, head.id, name)
+        check_writable(head, snapshot_path(head.id, name))
+        if end.is_undecided:
+            # Where something is missing, the writer has failed, and deleted its files.
+            with contextlib.suppress(CorruptMetadata):
+                _add_state(store, live, end.stored, schema_paths)
+        _add_history(store, live, head, name, first, recorded, schema_paths)
     _add_state(store, live, load_snapshot(store, 0), schema_paths)
     for left in lefts:
         _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)

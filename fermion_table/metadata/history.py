@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from fermion.exports import LoadedWhenAskedFor
 from fermion_table.errors import (
     CorruptMetadata,
     MissingDataFile,
@@ -56,28 +59,89 @@ from fermion_table.storage.paths import (
 )
 from fermion_table.storage.store import AtomicStore, can_list, in_time
 
+if TYPE_CHECKING:
+    from fermion_table.metadata import decisions
+else:  # who meets no snapshot of a transaction
+    decisions = LoadedWhenAskedFor("fermion_table.metadata.decisions")
+
 LATEST_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """Where the history of a branch ends.
+
+    Attributes
+    ----------
+    snapshot
+        The newest one that counts.
+    stored
+        What the last snapshot file holds: the same, or that of a transaction over several tables
+        that is not decided, or was given up.
+    is_undecided
+        Whether the transaction may still be committed.
+    """
+
+    snapshot: Snapshot
+    stored: Snapshot
+    is_undecided: bool = False
 
 
 def latest(store: AtomicStore, *, branch: str = MAIN, start: int | None = None) -> Snapshot:
     """The newest snapshot of a branch, found without listing a directory.
+
+    One of a transaction over several tables counts from when that is committed on.
 
     start: An id that was seen; None asks the pointer file. A directory is listed only when neither
         leads anywhere (or only to snapshot 0, behind which snapshots may have expired).
     Raises TableNotFound: No snapshot at all.
     Raises CorruptMetadata: The newest snapshot file does not hold a snapshot.
     """
+    stored = _stored_last(store, branch, start)
+    return stored if stored.transaction is None else end_at(store, stored, branch).snapshot
+
+
+def newest(
+    store: AtomicStore, *, branch: str = MAIN, start: int | None = None, lists: bool = False
+) -> Newest:
+    """The same, with what lies behind it; raises as `latest`.
+
+    Parameters
+    ----------
+    lists
+        Whether to list the snapshot files, as `latest_listed`.
+    """
+    start = _listed_start(store, branch) if lists else start
+    return end_at(store, _stored_last(store, branch, start), branch)
+
+
+def end_at(store: AtomicStore, stored: Snapshot, branch: str) -> Newest:
+    """What a branch ends with, whose last snapshot file holds a snapshot."""
+    if stored.transaction is None or stored.branch != branch:  # else where the branch left another
+        return Newest(stored, stored)
+    decision = decisions.decision_on(store, stored)
+    if decision is not None and decision.state == "committed":
+        return Newest(stored, stored)
+    before = load_parent(store, stored, branch=branch)
+    if before is None:
+        path = snapshot_path(stored.id - 1, branch)
+        raise CorruptMetadata(path, "the newest snapshot that counts", "no such object")
+    return Newest(before, stored, is_undecided=decision is None)
+
+
+def _stored_last(store: AtomicStore, branch: str, start: int | None) -> Snapshot:
+    """What the last snapshot file of a branch holds; raises as `latest`."""
     snapshot_id = 0
     with in_time(store):
         known = start if start is not None else pointers.read_latest(store, branch)
         for _ in range(LATEST_TRIES):
-            newest = _latest_id(store, branch, known)
-            if newest is None:
+            last = _latest_id(store, branch, known)
+            if last is None:
                 if branch != MAIN and table_exists(store):
                     raise missing_name(store, "branch", branch)
                 why = "this is a file" if is_file(store) else "no snapshot"
                 raise TableNotFound(f"{store.location}: no table here ({why})")
-            snapshot_id = newest
+            snapshot_id = last
             found = try_load(store, snapshot_id, branch=branch)
             if found is not None:
                 return found
@@ -95,8 +159,12 @@ def latest_listed(store: AtomicStore, *, branch: str = MAIN) -> Snapshot:
     Raises TableNotFound, VersionNotFound, CorruptMetadata: As `latest`.
     Raises OSError: Something can't be read: what the newest one is, is not known then.
     """
+    return latest(store, branch=branch, start=_listed_start(store, branch))
+
+
+def _listed_start(store: AtomicStore, branch: str) -> int:
     hinted = pointers.read_latest(store, branch)
-    return latest(store, branch=branch, start=max([hinted or 0, *list_ids(store, branch)]))
+    return max([hinted or 0, *list_ids(store, branch)])
 
 
 def table_exists(store: AtomicStore) -> bool:
@@ -112,8 +180,54 @@ def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
     if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
         found = try_load(store, snapshot_id, branch=branch)
         if found is not None and not _has_expired(store, found, branch):
+            refuse_uncounted(store, found, branch)
             return found
     raise no_such_snapshot(store, f"snapshot {snapshot_id}", branch)
+
+
+def refuse_uncounted(store: AtomicStore, snapshot: Snapshot, branch: str) -> None:
+    """Refuse a snapshot of a transaction over several tables that is not committed.
+
+    Raises
+    ------
+    VersionNotFound
+    """
+    part = snapshot.transaction
+    if part is None or counts(store, snapshot, branch):
+        return
+    raise VersionNotFound(
+        f"{store.location}: snapshot {snapshot.id} does not count: it is part of transaction "
+        f"{part.id}, which changes several tables and was given up or is not committed yet"
+    )
+
+
+def counts(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
+    """Whether a stored snapshot is part of the history: not if it is of no committed transaction.
+
+    The next snapshot says so, and the decision of the last one.
+    """
+    if snapshot.transaction is None:
+        return True
+    if snapshot.branch != branch:
+        left = load_branch(store, branch)
+        if left is not None and left.hash == snapshot.hash:
+            return True  # only snapshots that count are branched from
+    after = try_load(store, snapshot.id + 1, branch=snapshot.branch)
+    if after is not None and after.parent == snapshot.reference:
+        return not after.parent_void
+    decision = decisions.decision_on(store, snapshot)
+    return decision is not None and decision.state == "committed"
+
+
+def load_state(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
+    """What the table held after a snapshot id that exists; None where that has expired.
+
+    That is the snapshot before where the id is that of one that does not count.
+    """
+    found = try_load(store, snapshot_id, branch=branch)
+    if found is not None and not counts(store, found, branch):
+        found = load_parent(store, found, branch=branch)
+    return None if found is None or _has_expired(store, found, branch) else found
 
 
 def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
@@ -138,9 +252,20 @@ def try_load(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Sna
 def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -> Snapshot | None:
     """The snapshot before, None before snapshot 0 and where history has expired.
 
+    Those of transactions that were given up are passed over.
+
     Raises CorruptMetadata: The parent's snapshot file holds other bytes than those its child was
         made on.
     """
+    parent = _stored_before(store, snapshot, branch)
+    while parent is not None and snapshot.parent_void:
+        snapshot = parent
+        parent = _stored_before(store, snapshot, branch)
+    return parent
+
+
+def _stored_before(store: AtomicStore, snapshot: Snapshot, branch: str) -> Snapshot | None:
+    """What the snapshot file holds that a snapshot names as its parent."""
     reference = snapshot.parent
     if reference is None:
         return None
@@ -188,6 +313,7 @@ def load_recorded(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
     if 0 <= snapshot_id <= SNAPSHOT_ID_MAX:
         found = try_load(store, snapshot_id, branch=branch)
         if found is not None and has_changelog(store, found):
+            refuse_uncounted(store, found, branch)
             return found
     return load_snapshot(store, snapshot_id, branch=branch)
 

@@ -8,6 +8,7 @@ next snapshot's `parent` holds: history is a chain.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, Self
 
@@ -39,12 +40,18 @@ PRIMARY_KEY = "primary-key"
 """Feature of tables whose rows are merged by key when they are read."""
 COLUMN_FILES = "column-files"
 """Feature of tables with column files, without which a reader would not see their values."""
-KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY, COLUMN_FILES})
+TRANSACTIONS = "transactions"
+"""Feature of tables with snapshots that count only if a transaction was committed."""
+KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY, COLUMN_FILES, TRANSACTIONS})
+DIRECTORIES_ABOVE_MAX = 32
+"""Most directories that a warehouse lies above a table of a transaction."""
 LEFT_OUT = "fermion.left_out"
 """Property of a snapshot that leaves out files that were missing: how many, as a JSON object."""
 CHANGELOG = "changelog"
 """Feature of tables with changelog files, which whoever deletes files has to know."""
 KNOWN_WRITER_FEATURES: frozenset[str] = frozenset({CHANGELOG})
+
+_UNIQUE = re.compile(r"[0-9a-f]{32}")
 
 Kind = Literal["create", "append", "overwrite", "delete", "compact", "schema", "restore", "upsert"]
 
@@ -146,6 +153,26 @@ class Changelog(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     manifests: tuple[ManifestReference, ...] = ()
 
 
+class PartOfTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes a snapshot count only if a transaction over several tables was committed.
+
+    Attributes
+    ----------
+    id
+        Of the transaction: 32 hexadecimal digits.
+    above, warehouse
+        How many directories the warehouse that holds the decision lies above the table, and its
+        identity.
+    participants
+        The identities of all tables that the transaction changes.
+    """
+
+    id: str
+    above: Natural
+    warehouse: str
+    participants: tuple[str, ...] = ()
+
+
 class Touched(msgspec.Struct, frozen=True):
     """The partitions that a commit added files to or removed files from."""
 
@@ -232,6 +259,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Of a fast-forward: the pairs of the branch's commits that it brings, by user.
     touched
         Partitions changed.
+    transaction
+        The transaction over several tables that the commit is part of; None: it is one by itself.
+    parent_void
+        Whether the snapshot file before belongs to a transaction that was given up, so that this
+        commit follows the snapshot before that.
     reader_features, writer_features
         Names that a reader or a writer must know, or refuse the table.
     hash
@@ -266,6 +298,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     commit_identifier: int | str | None = None
     branch_commits: dict[str, tuple[int | str, ...]] = {}
     touched: Touched = Touched()
+    transaction: PartOfTransaction | None = None
+    parent_void: bool = False
     reader_features: tuple[str, ...] = ()
     writer_features: tuple[str, ...] = ()
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
@@ -433,6 +467,7 @@ def _check(snapshot: Snapshot, path: str) -> None:
         raise CorruptMetadata(path, "a parent unless the id is 0", f"id {snapshot.id}")
     if snapshot.parent is not None and snapshot.parent.id != snapshot.id - 1:
         raise CorruptMetadata(path, f"parent {snapshot.id - 1}", f"parent {snapshot.parent.id}")
+    _check_transaction(snapshot, path)
     changes = () if snapshot.changelog is None else snapshot.changelog.entries
     _check_entries(snapshot.tail, snapshot.delta.removed, changes, path)
     if not 0 <= snapshot.delta.tail_entries <= len(snapshot.tail):
@@ -451,6 +486,25 @@ def _check(snapshot: Snapshot, path: str) -> None:
             )
     for reference in snapshot.manifests:
         _check_dead(reference, path)
+
+
+def _check_transaction(snapshot: Snapshot, path: str) -> None:
+    """The keys of transactions: their values, and that readers without the feature refuse them."""
+    part = snapshot.transaction
+    if part is None and not snapshot.parent_void:
+        return
+    if TRANSACTIONS not in snapshot.reader_features:
+        raise CorruptMetadata(path, f"reader feature {TRANSACTIONS!r}, for its transaction", "none")
+    if snapshot.parent_void and snapshot.id < 2:
+        raise CorruptMetadata(path, "no parent_void before snapshot 2", f"snapshot {snapshot.id}")
+    if part is None:
+        return
+    if not (_UNIQUE.fullmatch(part.id) and _UNIQUE.fullmatch(part.warehouse)):
+        expected = "32 hexadecimal digits as id and as warehouse of its transaction"
+        raise CorruptMetadata(path, expected, f"{part.id!r} and {part.warehouse!r}")
+    if not 1 <= part.above <= DIRECTORIES_ABOVE_MAX or snapshot.id == 0:
+        expected = f"a warehouse 1 to {DIRECTORIES_ABOVE_MAX} directories above the table"
+        raise CorruptMetadata(path, expected, f"{part.above} (snapshot {snapshot.id})")
 
 
 def _check_entries(

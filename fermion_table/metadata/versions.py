@@ -16,8 +16,10 @@ from fermion_table.metadata.history import (
     earliest_id,
     latest,
     list_ids,
+    load_parent,
     load_recorded,
     load_snapshot,
+    load_state,
     load_table_schema,
     no_such_snapshot,
     try_load,
@@ -29,7 +31,7 @@ from fermion_table.metadata.references import (
     missing_name,
     snapshot_of,
 )
-from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.metadata.snapshot import TRANSACTIONS, Snapshot
 from fermion_table.moments import Moment, milliseconds, moment_of
 from fermion_table.storage.paths import MAIN, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
@@ -141,19 +143,28 @@ def snapshot_as_of(store: AtomicStore, time: Moment, *, branch: str = MAIN) -> S
     return snapshot_at(store, moment_of(time, "as_of"), branch=branch)
 
 
-def snapshot_at(store: AtomicStore, moment: datetime, *, branch: str = MAIN) -> Snapshot:
-    """The latest snapshot that was there at a time (UTC if it has no zone)."""
+def snapshot_at(
+    store: AtomicStore, moment: datetime, *, branch: str = MAIN, newest: Snapshot | None = None
+) -> Snapshot:
+    """The latest snapshot that was there at a time (UTC if it has no zone).
+
+    Parameters
+    ----------
+    newest
+        Where the history ends; None: at the latest.
+    """
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     time_ms = milliseconds(zoned)
-    newest = latest(store, branch=branch)
+    newest = newest or latest(store, branch=branch)
     if newest.time_ms <= time_ms:
         return newest
+    load = load_state if TRANSACTIONS in newest.reader_features else load_snapshot
     low, high = earliest_id(store, newest.id, branch=branch), newest.id
     found: Snapshot | None = None
     while low < high:  # times ascend with ids
         middle = (low + high) // 2
-        candidate = load_snapshot(store, middle, branch=branch)
-        if candidate.time_ms <= time_ms:
+        candidate = load(store, middle, branch=branch)
+        if candidate is None or candidate.time_ms <= time_ms:
             found, low = candidate, middle + 1
         else:
             high = middle
@@ -232,6 +243,13 @@ def _ancestor(
 ) -> Snapshot:
     if generations > snapshot.id:
         raise no_such_snapshot(store, f"version {version!r}", branch)
+    if TRANSACTIONS in snapshot.reader_features:  # some ids may be of none that counts
+        found: Snapshot | None = snapshot
+        for _ in range(generations):
+            found = found and load_parent(store, found, branch=snapshot.branch)
+        if found is None:
+            raise no_such_snapshot(store, f"version {version!r}", branch)
+        return found
     if generations == 0:
         return snapshot
     return load_snapshot(store, snapshot.id - generations, branch=snapshot.branch)

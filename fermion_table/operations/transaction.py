@@ -16,7 +16,7 @@ from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
 from fermion.typing import FilterLike, KeysLike, TableLike
 from fermion_table.argument_checks import check_kind, check_kinds
-from fermion_table.commit.commit import Publisher
+from fermion_table.commit.commit import Published, Publisher
 from fermion_table.commit.committed_files import delete_unpublished, paths_in, written_files
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.fit import misfit
@@ -232,18 +232,30 @@ class Transaction:
         self._enter()
         self._is_over = True
         try:
-            published = self._publisher.publish(
-                self._draft.base,
-                self._plan,
-                self._metadata,
-                looks=bool(self._changes) and kind_of(self._changes) == "append",
-                seen_at=self._seen_at,
-            )
+            published = self._publish(self._publisher)
         except BaseException as error:
-            if isinstance(error, (CommitConflict, UnreadableMetadata)):
-                self._files.take(self._offered)
-            self._give_up()
+            self._lost(error)
             raise
+        return self._won(published)
+
+    def _publish(self, publisher: Publisher) -> Published:
+        """Publish everything, to the branch of the table."""
+        return publisher.publish(
+            self._draft.base,
+            self._plan,
+            self._metadata,
+            looks=bool(self._changes) and kind_of(self._changes) == "append",
+            seen_at=self._seen_at,
+        )
+
+    def _lost(self, error: BaseException) -> None:
+        """Delete the files, as nothing was published, or may have been."""
+        if isinstance(error, (CommitConflict, UnreadableMetadata)):
+            self._files.take(self._offered)
+        self._give_up()
+
+    def _won(self, published: Published) -> Snapshot:
+        """Leave what was published; its snapshot."""
         self._is_earlier = published.is_earlier
         if published.entries is not None:
             kept = {path for entry in published.entries for path in paths_of(entry)}
@@ -311,7 +323,13 @@ class Transaction:
 
     def _make(self, change: RowChange) -> None:
         self._enter()
-        change.apply(self._draft)
+        try:
+            change.apply(self._draft)
+        except BaseException:  # what it did until then is no change of this transaction
+            self._draft = self._draft_of(self._draft.base)
+            for each in self._changes:
+                each.apply(self._draft)
+            raise
         self._changes.append(change)
         self._applied += 1
 

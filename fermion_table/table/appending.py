@@ -261,13 +261,7 @@ def commit(
 
 def appending(state: TableState, metadata: CommitMetadata) -> Statement:
     """A transaction for one append, which checks itself whether the snapshot is the latest."""
-    return Statement(
-        state.publisher,
-        state.snapshot,
-        metadata=metadata,
-        published=state.move_to,
-        seen_at=state.seen_at,
-    )
+    return state.statement(metadata, state.move_to, seen_at=state.seen_at)
 
 
 def upsert(

@@ -198,7 +198,7 @@ def commit_found(
     written = check_kinds(messages, WriterMessage, "messages")
     state = self._state
     state.check_writable()
-    statement = Statement(state.publisher, rows.base, metadata=metadata, published=state.move_to)
+    statement = state.statement(metadata, state.move_to, base=rows.base)
     statement.commit_found(rows, written)
     return finished(state)
 
@@ -218,5 +218,5 @@ def _begun(
 ) -> Statement:
     """A transaction on the latest snapshot; `moved` is called with the new one."""
     state.check_writable()
-    base = state.refresh()
-    return Statement(state.publisher, base, metadata=metadata, published=moved)
+    state.refresh()
+    return state.statement(metadata, moved)

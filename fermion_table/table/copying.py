@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from fermion.display import counted
+from fermion.errors import InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.errors import (
     CorruptMetadata,
@@ -26,8 +27,8 @@ from fermion_table.expiry.maintenance import ORPHAN_DIRECTORIES
 from fermion_table.expiry.reachable import is_over, live_objects
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import (
-    latest_listed,
     list_ids,
+    newest,
     schema_paths,
     table_exists,
 )
@@ -162,7 +163,14 @@ class _Head:
 
 
 def _check_places(source: AtomicStore, target: AtomicStore, *, incremental: bool) -> None:
-    check_writable(latest_listed(source), redacted(source.location))
+    end = newest(source, lists=True)
+    check_writable(end.snapshot, redacted(source.location))
+    if end.stored.transaction is not None:
+        raise InvalidArgumentError(
+            f"{redacted(source.location)}: its last snapshot, {end.stored.id}, is part of a "
+            "transaction over several tables, whose decision lies in the warehouse and is not "
+            "copied: commit to the table once more, and copy it then"
+        )
     if CLONE_OF in creation_properties(source):
         raise UnsafeStorage(
             f"{redacted(source.location)}: a clone, whose data files lie in the table that it was "

@@ -58,6 +58,8 @@ def compact_inline(state: TableState, committed: Snapshot) -> None:
     """
     if PRIMARY_KEY not in committed.reader_features or committed.kind == "compact":
         return
+    if state.is_in_transaction:
+        return  # nothing is committed yet
     try:
         key = primary_key_of(state.schema)
         if key is not None and key.options.compaction.is_inline:

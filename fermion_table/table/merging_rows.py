@@ -10,7 +10,6 @@ from fermion.typing import TableLike
 from fermion_table.argument_checks import check_schema_mode
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
-from fermion_table.operations.transaction import Statement
 from fermion_table.table.inline_compaction import published
 from fermion_table.table.state import HasState
 from fermion_table.writing.incoming_rows import with_options
@@ -78,11 +77,8 @@ def merge(
 
     def run(change: Merge) -> MergeResult:
         state.check_writable()
-        base = state.refresh()
-        statement = Statement(
-            state.publisher, base, metadata=metadata, published=partial(published, state)
-        )
-        return statement.commit_merge(change)
+        state.refresh()
+        return state.statement(metadata, partial(published, state)).commit_merge(change)
 
     source = with_options(source, state.store.location, state.store.storage_options)
     return MergeBuilder(source, on, state.schema, run, state.publisher if merges else None)

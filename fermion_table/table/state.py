@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fermion.bounded_cache import BoundedCache
@@ -18,12 +19,18 @@ from fermion_table.storage.store import AtomicStore
 
 if TYPE_CHECKING:
     from fermion_table.commit import commit
+    from fermion_table.commit.request import CommitMetadata
     from fermion_table.lookup import lookup
+    from fermion_table.operations import transaction
 else:  # who reads neither commits nor looks up
     commit = LoadedWhenAskedFor("fermion_table.commit.commit")
     lookup = LoadedWhenAskedFor("fermion_table.lookup.lookup")
+    transaction = LoadedWhenAskedFor("fermion_table.operations.transaction")
 
 POSITION_READERS_MAX = 2
+
+Moved = Callable[[Snapshot, float | None], object]
+"""Called with a new snapshot, and when that was known to be the latest (or None)."""
 
 
 class TableState:
@@ -60,6 +67,9 @@ class TableState:
         """The newest commit that was made through this object, compactions aside."""
         self._note_commit(snapshot)
 
+    is_in_transaction = False
+    """Whether changes wait for the end of a transaction over several tables."""
+
     def __getstate__(self) -> dict[str, Any]:
         """The same snapshot, where it is loaded; that it was the latest is not known there."""
         state = {**self.__dict__, "seen_at": None}
@@ -70,6 +80,31 @@ class TableState:
     def publisher(self) -> commit.Publisher:
         """What commits, and finds the latest snapshot."""
         return commit.Publisher(self.store, self.branch)
+
+    def statement(
+        self,
+        metadata: CommitMetadata,
+        moved: Moved,
+        *,
+        base: Snapshot | None = None,
+        seen_at: float | None = None,
+    ) -> transaction.Statement:
+        """What changes rows by one call, and publishes that.
+
+        Parameters
+        ----------
+        base
+            The snapshot that it is decided on; None: the one that is seen.
+        seen_at
+            When the base was known to be the latest; None: not known.
+        """
+        return transaction.Statement(
+            self.publisher,
+            base or self.snapshot,
+            metadata=metadata,
+            published=moved,
+            seen_at=seen_at,
+        )
 
     @cached_property
     def lookups(self) -> lookup.Lookups:

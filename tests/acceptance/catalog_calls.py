@@ -72,6 +72,17 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Catalog.register_table": _of_catalog(
         _with_dropped_table, "register_table", name="db.again", path=Path("k")
     ),
+    "Catalog.read_at": _of_catalog(lambda c: c, "read_at", time=None),
+    "Catalog.transaction": _of_catalog(
+        lambda c: c,
+        "transaction",
+        commit_user="etl",
+        commit_identifier=5,
+        isolation="snapshot",
+    ),
+    "CatalogTransaction.table": _of_catalog(lambda c: c.transaction(), "table", name="t"),
+    "CatalogView.sql": _of_catalog(lambda c: c.read_at(), "sql", query="FROM t"),
+    "CatalogView.table": _of_catalog(lambda c: c.read_at(), "table", name="t"),
     "Catalog.rename_table": _of_catalog(lambda c: c, "rename_table", old="t", new="db.other"),
     "Catalog.repair": _of_catalog(lambda c: c, "repair", dry_run=False),
     "Catalog.sql": _of_catalog(lambda c: c, "sql", query="FROM t"),

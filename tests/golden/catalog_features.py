@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 
 from fermion_table import Catalog, Table
+from fermion_table.catalog.transactions import CatalogTransaction
 
 SCHEMA = pa.schema({"id": pa.int64()})
 
@@ -36,4 +39,36 @@ def snapshots(path: Path) -> None:
     catalog.create_table("b.c", SCHEMA).append(pa.table({"id": [3]}))
 
 
-WAREHOUSES: dict[str, Callable[[Path], None]] = {"names": names, "snapshots": snapshots}
+def transactions(path: Path) -> None:
+    """Two transactions over tables at several depths; a table has a commit behind the last one."""
+    catalog = Catalog.open(path, durability="fast")
+    for name in ("a", "db.b", "db.`c.d`"):
+        catalog.create_table(name, SCHEMA).append(pa.table({"id": [1]}))
+    with catalog.transaction(commit_user="golden", commit_identifier=1) as tx:
+        for name in ("a", "db.b", "db.`c.d`"):
+            tx.table(name).append(pa.table({"id": [2, 3]}))
+        tx.table("a").delete("id = 1")
+    with catalog.transaction() as tx:
+        tx.table("a").append(pa.table({"id": [4]}))
+        tx.table("db.b").add_columns({"x": pa.int32()})
+    catalog.table("a").append(pa.table({"id": [5]}))
+
+
+def void_snapshots(path: Path) -> None:
+    """A transaction that was given up: one of its tables has a commit behind it."""
+    catalog = Catalog.open(path, durability="fast")
+    for name in ("a", "db.b"):
+        catalog.create_table(name, SCHEMA).append(pa.table({"id": [1]}))
+    failing = mock.patch.object(CatalogTransaction, "_decided", side_effect=OSError)
+    with suppress(OSError), failing, catalog.transaction() as tx:
+        for name in ("a", "db.b"):
+            tx.table(name).append(pa.table({"id": [2]}))
+    catalog.table("a").append(pa.table({"id": [3]}))
+
+
+WAREHOUSES: dict[str, Callable[[Path], None]] = {
+    "names": names,
+    "snapshots": snapshots,
+    "transactions": transactions,
+    "void_snapshots": void_snapshots,
+}

@@ -5,6 +5,7 @@ from tests.kit.simulation.keyed_simulation import simulate_keyed
 from tests.kit.simulation.scheduler import Killed, Scheduler
 from tests.kit.simulation.simulated_storage import Faults, SimulatedStorage, SimulatedStore
 from tests.kit.simulation.simulation import Report, Violation, simulate
+from tests.kit.simulation.transaction_simulation import simulate_transactions
 
 __all__ = [
     "Faults",
@@ -17,4 +18,5 @@ __all__ = [
     "simulate",
     "simulate_catalog",
     "simulate_keyed",
+    "simulate_transactions",
 ]
