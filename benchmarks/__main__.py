@@ -22,6 +22,8 @@ FILES = (
     "peak_memory",
     "real_tables",
     "import_time",
+    "cold",
+    "memory",
     "training",
     "training_joins",
 )
