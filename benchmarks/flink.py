@@ -101,14 +101,13 @@ def rounds(name: str) -> int:
     return 1 if name.startswith(("start", "upsert")) else ROUNDS
 
 
-def measured(tables: Any, catalog: str, rows: int) -> dict[str, tuple[float, float]]:
-    """All cases on the tables of one catalog, which is made here."""
+def measure(tables: Any, catalog: str, rows: int) -> None:
+    """Print a line for each case, on the tables of one catalog, which is made here."""
     job = Job(tables)
     job.run(catalog, "USE CATALOG lake", "CREATE DATABASE IF NOT EXISTS db", "USE db")
-    return {
-        name: min(job.run(*statements) for _ in range(rounds(name)))
-        for name, statements in cases(rows).items()
-    }
+    for name, statements in cases(rows).items():
+        cpu, wall = min(job.run(*statements) for _ in range(rounds(name)))
+        print(f"  {name}: {cpu:.1f} s, {wall:.1f} s", flush=True)
 
 
 def main() -> None:
@@ -135,12 +134,10 @@ def main() -> None:
     }[given.engine]
     try:
         tables = TableEnvironment.create(builder.in_batch_mode().build())
-        found = measured(tables, f"CREATE CATALOG lake WITH ({options})", given.rows)
+        print(f"{given.engine}, {given.rows:,} rows: CPU time, wall time", flush=True)
+        measure(tables, f"CREATE CATALOG lake WITH ({options})", given.rows)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"{given.engine}, {given.rows:,} rows: CPU time, wall time")
-    for name, (cpu, wall) in found.items():
-        print(f"  {name}: {cpu:.1f} s, {wall:.1f} s", flush=True)
 
 
 if __name__ == "__main__":
