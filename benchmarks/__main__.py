@@ -36,6 +36,7 @@ TABLES = (
     "table_row_changes",
     "wide_append",
     "column_files",
+    "indexes",
     "primary_key",
     "catalog",
     "table_limits",

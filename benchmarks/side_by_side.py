@@ -108,7 +108,7 @@ TABLES = (
     Row("update 1 % of them", "table_row_changes", "update", alone="update 1 % of 5,000,000 rows"),
     Row("upsert 40,000 rows into 2,000,000", "primary_key", "upsert", in_readme=True),
     Row("read all after five upserts", "primary_key", "read all after 5 upserts"),
-    Row("look up one key", "primary_key", "1 key", in_readme=True),
+    Row("look up one key (Lance: no index)", "primary_key", "1 key", in_readme=True),
     Row("look up 1,000 keys", "primary_key", "1,000 keys"),
 )
 IN_README = tuple(row for row in (*FILES, *TABLES) if row.in_readme)

@@ -48,7 +48,8 @@ PLANS_MAX = 2
 READERS_MAX = 8
 """Choices of columns of a snapshot that it knows how to read."""
 DECODED_BYTES_LOCAL, DECODED_BYTES_REMOTE = 16 * MIB, MIB
-"""All keys of a file are decoded if they take at most about so much memory."""
+"""All keys of a file are decoded if they take at most about so much memory; of a local file at the
+second lookup, at the first as of a remote one."""
 ROWS_PER_KEY = 262_144
 """Those of a greater file, once it was asked for one key in so many rows."""
 BYTES_PER_KEY = 24
@@ -311,7 +312,9 @@ class _Lookup:
         if known is None:
             asked = held.count(split.location, wanted)
             size = split.rows * (8 if self._key.is_direct else BYTES_PER_KEY)
-            free = DECODED_BYTES_REMOTE if "://" in split.location else DECODED_BYTES_LOCAL
+            free = DECODED_BYTES_LOCAL
+            if asked == wanted or "://" in split.location:  # most programs look up once
+                free = min(free, DECODED_BYTES_REMOTE)
             is_asked_often = asked * ROWS_PER_KEY >= split.rows
             if (size <= free or is_asked_often) and held.has_room(split.location, size):
                 known = self._file_keys(split, RowRanges.all(split.rows))

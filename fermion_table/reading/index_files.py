@@ -49,7 +49,9 @@ VALUE = ("value",)
 """The column that a filter of an index reads."""
 BLOCK_ROWS = 4_096
 SHARE_MAX = 32
-"""An index is of use where it leaves at most one row in so many, or one block."""
+"""An index is of use where it leaves at most one row in so many, or as many as a block has."""
+BLOCKS_SHARE_MAX = 8
+"""So many blocks of a btree are read that hold one value in so many, at most, or two."""
 
 _log = logger(__name__)
 
@@ -86,19 +88,22 @@ class _BTree:
         if may is None:
             return None
         (blocks,) = np.nonzero(may)
-        if (len(blocks) - 2) * BLOCK_ROWS > num_rows // SHARE_MAX:
+        if (len(blocks) - 2) * BLOCK_ROWS > num_rows // BLOCKS_SHARE_MAX:
             return None
         if not len(blocks):
             return RowRanges.empty()
         read = file.read(["values", "rows"], rows=RowRanges.from_indices(blocks))
         found = []
-        for values, rows in zip(*(column.chunks for column in read.columns), strict=True):
-            numbers = rows.flatten().to_numpy()
+        for values, numbers in zip(*(column.chunks for column in read.columns), strict=True):
+            own = numbers.flatten().to_numpy()
             batch = pa.RecordBatch.from_arrays([values.flatten()], names=list(VALUE))
-            if batch.num_rows != len(numbers):
-                raise _damaged(file, f"{batch.num_rows} row numbers", f"{len(numbers)}")
-            found.append(numbers[_mask(filter, batch)].astype(np.int64))
-        return _checked(file, RowRanges.from_indices(np.concatenate(found)), num_rows)
+            if batch.num_rows != len(own):
+                raise _damaged(file, f"{batch.num_rows} row numbers", f"{len(own)}")
+            found.append(own[_mask(filter, batch)].astype(np.int64))
+        rows = np.concatenate(found)
+        if len(rows) > max(num_rows // SHARE_MAX, BLOCK_ROWS):
+            return None
+        return _checked(file, RowRanges.from_indices(rows), num_rows)
 
 
 class _Bitmap:

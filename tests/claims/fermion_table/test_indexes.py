@@ -36,7 +36,9 @@ def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_writer, "BLOCK_ROWS", 4)
         patch.setattr(index_writer, "BLOCKS_AT_ONCE", 2)
+        patch.setattr(index_files, "BLOCK_ROWS", 4)
         patch.setattr(index_files, "SHARE_MAX", 1)
+        patch.setattr(index_files, "BLOCKS_SHARE_MAX", 1)
         yield
 
 

@@ -405,3 +405,20 @@ def test_binary_search_over_bytes(one_by_one_max, keys, wanted):
         first, after = seen_keys.places_of(*arrays)
     assert first.tolist() == [sum(key < each for key in keys) for each in wanted]
     assert after.tolist() == [sum(key <= each for key in keys) for each in wanted]
+
+
+def test_the_first_lookup_decodes_a_few_keys_of_a_large_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All two million keys were decoded for one; from the second lookup on that pays."""
+    monkeypatch.setattr(lookup_module, "DECODED_BYTES_REMOTE", 1_000)
+    monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 100)
+    schema = pa.schema([("k", pa.int64())])
+    table = Table.create(tmp_path / "t", schema, primary_key="k", durability="fast")
+    table.upsert({"k": range(1_000)})
+    decoded = []
+    for key in (7, 8, 9):
+        assert table.lookup([key]).num_rows == 1
+        held = table._state.lookups._held
+        decoded.append(len(held._keys.values()))
+    assert decoded == [0, 1, 1]
