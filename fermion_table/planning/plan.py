@@ -550,9 +550,9 @@ class LiveFiles:
         """The schemas that the files and their column files were written with."""
         schema_ids: set[int] = set()
         for part in self._parts:
-            schema_ids.update(
-                np.unique(part.files.numbers("schema_id").values[part.ordinals]).tolist()
-            )
+            written = part.files.numbers("schema_id").values[part.ordinals]
+            is_one = (written == written[:1]).all()  # np.unique loads numpy.ma at its first call
+            schema_ids.update((written[:1] if is_one else np.unique(written)).tolist())
         return schema_ids.union(schema_id for each in self.layouts() for schema_id, _ in each)
 
     def layouts(self) -> set[Layout]:
