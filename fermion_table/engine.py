@@ -12,7 +12,7 @@ from fermion.exports import load_when_asked_for
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion_table.catalog.directories import WarehouseNames
     from fermion_table.catalog.snapshots import CatalogSnapshots, PinnedTable
-    from fermion_table.catalog.transactions import CatalogTransaction, TransactionTable
+    from fermion_table.catalog.transactions import CatalogTransaction
     from fermion_table.catalog.view import CatalogView
     from fermion_table.change_feed.change_plan import ChangePlan, ChangeSplit, TreeChanges
     from fermion_table.change_feed.changes import CHANGE_FIELDS, ChangeReader, ChangeScan
@@ -119,7 +119,6 @@ __getattr__ = load_when_asked_for(
         "StatementWriter": "table.statement_writer",
         "TARGET": "operations.merge_clauses",
         "Transaction": "operations.transaction",
-        "TransactionTable": "catalog.transactions",
         "TreeChanges": "change_feed.change_plan",
         "WarehouseNames": "catalog.directories",
         "WriterMessage": "writing.writer_message",
@@ -189,7 +188,6 @@ __all__ = [
     "StagedTable",
     "StatementWriter",
     "Transaction",
-    "TransactionTable",
     "TreeChanges",
     "WarehouseNames",
     "WriterMessage",

@@ -57,7 +57,6 @@ MADE_BY_THE_PACKAGE = {
     "TableSchema",
     "Tag",
     "Transaction",
-    "TransactionTable",
     "TreeChanges",
     "VerifyReport",
     "WriterMessage",
