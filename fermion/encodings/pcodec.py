@@ -16,6 +16,7 @@ offset size       name           meaning
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -190,12 +191,17 @@ def compress_blocks(
     return meta, [chunk.write_page(block) for block in range(full + (rest > 0))]
 
 
+@cache
+def _file_decompressor() -> type[wrapped.FileDecompressor]:
+    return wrapped.FileDecompressor
+
+
 def _open(meta: bytes, dtype: np.dtype) -> wrapped.ChunkDecompressor:
     name = _NAMES.get(dtype.str[1:])
     if name is None:
         raise InvalidFileError(f"pcodec node cannot hold values of type {dtype}")
     try:
-        file, header_length = wrapped.FileDecompressor.new(meta)
+        file, header_length = _file_decompressor().new(meta)
         chunk, _ = file.chunk_decompressor(meta[header_length:], name)
     except BaseException as error:
         raise _mapped(error) from error

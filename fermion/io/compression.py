@@ -35,6 +35,7 @@ class _Contexts(threading.local):
     def __init__(self) -> None:
         self.compressors: dict[int, zstandard.ZstdCompressor] = {}
         self.decompressor = zstandard.ZstdDecompressor()
+        self.content_size = zstandard.frame_content_size
         self.lz4: dict[int, pa.Codec] = {}
 
 
@@ -72,7 +73,7 @@ def decompress(data: Buffer, raw_length: int, *, padded: bool = False, where: st
     prefix = f"{where}: " if where else ""
     frame = memoryview(data)
     try:
-        stored = zstandard.frame_content_size(frame)
+        stored = _contexts.content_size(frame)
         if stored != raw_length:
             raise InvalidFileError(
                 f"{prefix}zstd frame: expected {raw_length} bytes of content, found {stored}"
