@@ -202,9 +202,9 @@ def test_no_row_is_lost_or_repeated_when_processes_are_killed(
 ) -> None:
     """Killed at random moments, with another number of ranks and workers each time.
 
-    30 histories; the long form below runs 10,000.
+    100 histories; the long form below runs 10,000.
     """
-    run_histories(sources, tmp_path, 0, 30)
+    run_histories(sources, tmp_path, 0, 100)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from fermion_table.metadata.history import Newest
 from fermion_table.storage.store import AtomicStore
 from tests.kit.simulation import Faults, Violation, simulate_transactions
 
-SEEDS = 40
+SEEDS = 200
 SEEDS_MAX = 300
 """Within so many seeds the simulation has to notice that a safeguard is missing."""
 
