@@ -76,21 +76,17 @@ help:
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
 
-# Every part runs, so that a finding of style does not hide a failing test; all at once, as tests with
-# Spark wait for half of their time. Of these, two processes take whole files, one after the other, and
-# have a session each: jobs this small mostly wait for one thread. The others give way to them, as
-# Spark waits 10 s for a Python worker and no longer. What lint and Spark say comes at the end. (No
-# recursive make: `make -n` runs those.)
+# Every part runs, so that a finding of style does not hide a failing test. Two processes share the
+# tests; of those with Spark each takes whole files, one after the other, and has a session of its
+# own: jobs this small mostly wait for one thread. The parts do not run at once: that took no less
+# time on two cores, and Spark waits 10 s for a Python worker and no longer. (No recursive make:
+# `make -n` runs those.)
 WITH_SPARK := tests/spark_ext tests/claims/spark_ext tests/test_examples.py tests/test_readme.py
-SAID := build/test
 test: java setup-spark $(SPARK_CLASSES)
-	@mkdir -p $(SAID); failed=; trap 'kill $$lint $$spark 2>/dev/null; exit 1' INT TERM; \
-	{ $(LINT); } >$(SAID)/lint.txt 2>&1 & lint=$$!; \
-	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) >$(SAID)/spark.txt 2>&1 & spark=$$!; \
-	nice -n 5 $(RUN)/python -m pytest -q -m "not spark and not slow and not services" -n 2 tests || failed="$$failed tests"; \
-	wait $$lint || failed="$$failed lint"; \
-	wait $$spark || failed="$$failed spark"; \
-	cat $(SAID)/lint.txt $(SAID)/spark.txt; \
+	@failed=; \
+	{ $(LINT); } || failed="$$failed lint"; \
+	$(RUN)/python -m pytest -q -m "not spark and not slow and not services" -n 2 tests || failed="$$failed tests"; \
+	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
 # A file after the other to each of two processes, too; then what shares one HDFS, and one Ceph.
