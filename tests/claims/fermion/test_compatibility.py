@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from msgspec.structs import replace
 
 import fermion
 from fermion.errors import InvalidFileError, UnsupportedVersionError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -53,7 +53,6 @@ from fermion.layout import (
     align,
 )
 from fermion.metadata.footer import (
-    Footer,
     build_footer,
     build_sections,
     parse_footer,
@@ -350,8 +349,7 @@ def with_tail(data: bytes, schema_area: bytes | None = None, **sections: bytes |
     tail += data[footer.cit_offset : footer.cit_offset + footer.cit_length]
     found = build_sections(places, bytes(tail))
     sections_offset = footer.tail_offset + len(tail)
-    values = {name: getattr(footer, name) for name in Footer.__struct_fields__}
-    values |= {
+    changes = {
         "schema_offset": footer.tail_offset,
         "schema_length": len(schema_area),
         "cit_offset": cit_offset,
@@ -360,7 +358,9 @@ def with_tail(data: bytes, schema_area: bytes | None = None, **sections: bytes |
         "file_length": sections_offset + len(found) + FOOTER.itemsize,
         "crc_sections": crc32c(found),
     }
-    return data[: footer.tail_offset] + bytes(tail) + found + build_footer(Footer(**values))
+    return (
+        data[: footer.tail_offset] + bytes(tail) + found + build_footer(replace(footer, **changes))
+    )
 
 
 def _padded(data: bytes) -> bytes:
