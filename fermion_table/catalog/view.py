@@ -100,16 +100,16 @@ def heads_together(
             return {name: snapshot for name, snapshot in found if snapshot is not None}
 
         heads: Heads = each(lambda name: _head(stores[name], None), stores)
-        wanted = set(heads)
+        wanted = list(heads)
         while wanted:
             read = each(partial(_again, stores, heads), wanted)
             changed = {name for name in read if read[name].hash != heads[name].hash}
             members = {
                 uuid for name in changed for uuid in _members(stores[name], heads[name], read[name])
             }
-            gone = wanted - set(read)
+            gone = set(wanted) - set(read)
             heads = {name: head for name, head in (heads | read).items() if name not in gone}
-            wanted = {name for name, head in heads.items() if head.table_uuid in members}
+            wanted = [name for name, head in heads.items() if head.table_uuid in members]
         if moment is not None:
             heads = each(lambda name: _at(stores[name], heads[name], moment), heads)
     return heads

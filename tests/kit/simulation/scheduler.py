@@ -184,7 +184,7 @@ class Scheduler:
             mock.patch.object(time, "monotonic", self._either(time.monotonic, self._monotonic)),
             mock.patch.object(time, "sleep", self._either(time.sleep, self._sleep)),
             mock.patch.object(random, "uniform", self._either(random.uniform, self._uniform)),
-            mock.patch.object(uuid, "uuid4", self._either(uuid.uuid4, self._uuid4)),
+            mock.patch.object(uuid, "uuid4", self._either(uuid.uuid4, self.uuid4)),
         ):
             yield
 
@@ -211,5 +211,6 @@ class Scheduler:
     def _uniform(self, low: float, high: float) -> float:
         return self.random.uniform(low, high)
 
-    def _uuid4(self) -> uuid.UUID:
+    def uuid4(self) -> uuid.UUID:
+        """A unique name that the seed decides."""
         return uuid.UUID(int=self.random.getrandbits(128), version=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -35,7 +36,13 @@ class _Owners(local):
 
 @contextmanager
 def separate_processes() -> Iterator[None]:
-    """No cache or lock is shared, since the processes would not share one; tails are short."""
+    """No cache or lock is shared, since the processes would not share one; tails are short.
+
+    Garbage is collected afterwards: lost files are deleted then, and when it is due depends on
+    everything else that this process did.
+    """
+    is_collecting = gc.isenabled()
+    gc.disable()
     with (
         mock.patch.object(shared_cache, "size_max", -1),
         mock.patch.object(cached_property, "__get__", _get_without_lock),
@@ -44,7 +51,11 @@ def separate_processes() -> Iterator[None]:
         mock.patch.object(owned_files, "_owners", _Owners()),
     ):
         shared_cache.clear()
-        yield
+        try:
+            yield
+        finally:
+            if is_collecting:
+                gc.enable()
 
 
 def _get_without_lock(wanted: Any, instance: Any, owner: Any = None) -> Any:

@@ -9,6 +9,7 @@ transaction is there in all of its tables or in none, and nothing that counted i
 from __future__ import annotations
 
 import json
+import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,12 +41,14 @@ STEPS_AFTERWARDS_MAX = 2_000
 
 @dataclass(slots=True)
 class TransactionReport:
-    """What a simulation did: how often operations ended how, and how many commits count."""
+    """What a simulation did: how often operations ended how, how many commits count, how long."""
 
     seed: int
     outcomes: Counter[str] = field(default_factory=Counter)
     commits: int = 0
     void: int = 0
+    switches: int = 0
+    elapsed_ms: int = 0
 
 
 class Histories:
@@ -176,8 +179,9 @@ class _Simulation:
     def run(self) -> TransactionReport:
         """Let the clients work, and check what came of it."""
         catalog = self.catalog()
-        for name in self.names:
-            create_defined(catalog._warehouse.store(name), TableDefinition(schema=SCHEMA))
+        with mock.patch.object(uuid, "uuid4", self.scheduler.uuid4):  # their order is that of commits
+            for name in self.names:
+                create_defined(catalog._warehouse.store(name), TableDefinition(schema=SCHEMA))
         root = catalog._warehouse.root
         real = SimulatedStorage._put
 
@@ -194,6 +198,8 @@ class _Simulation:
             for number in range(self.dice.randint(2, 3)):
                 self.scheduler.spawn(f"client-{number}", self.client)
             self.scheduler.run()
+            self.report.switches = self.scheduler.switches
+            self.report.elapsed_ms = self.scheduler.elapsed_ms
             self.histories.check()
             self.check()
         self.report.commits = sum(len(ids) for ids in self.histories.counted.values())
