@@ -179,7 +179,7 @@ class _Simulation:
     def run(self) -> TransactionReport:
         """Let the clients work, and check what came of it."""
         catalog = self.catalog()
-        with mock.patch.object(uuid, "uuid4", self.scheduler.uuid4):  # their order is that of commits
+        with mock.patch.object(uuid, "uuid4", self.scheduler.uuid4):  # commits go in their order
             for name in self.names:
                 create_defined(catalog._warehouse.store(name), TableDefinition(schema=SCHEMA))
         root = catalog._warehouse.root
