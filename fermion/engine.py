@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
         take_table_rows,
         unwrapped,
     )
+    from fermion.columns.types import child_fields, with_wide_floats
     from fermion.columns.value_text import value_text
     from fermion.html.page import WebPage, web_page
     from fermion.io.checksum import crc32c
@@ -106,6 +107,7 @@ __getattr__ = load_when_asked_for(
         "copied_array": "columns.arrow_input",
         "copy_file": "writing.file_copy",
         "WebPage": "html.page",
+        "child_fields": "columns.types",
         "check_filled": "columns.filled",
         "crc32c": "io.checksum",
         "drop_batch_rows": "columns.rows",
@@ -130,6 +132,7 @@ __getattr__ = load_when_asked_for(
         "unwrapped": "columns.rows",
         "value_text": "columns.value_text",
         "web_page": "html.page",
+        "with_wide_floats": "columns.types",
     },
     into=__name__,
 )
@@ -157,6 +160,7 @@ __all__ = [
     "bare_batch",
     "blocks_that_may_match",
     "check_filled",
+    "child_fields",
     "connect",
     "convert_batch",
     "convert_batches",
@@ -193,6 +197,7 @@ __all__ = [
     "unwrapped",
     "value_text",
     "web_page",
+    "with_wide_floats",
 ]
 
 __dir__ = __all__.copy

@@ -55,9 +55,9 @@ class InputFiles:
     Parameters
     ----------
     location
-        A file, a pattern such as ``dir/*.csv``, or a directory; a local path or an fsspec URL (JSON
-        is copied to a temporary folder first). Folders in it, and those just around it, may be Hive
-        partitions (``day=2026-01-31``), which become columns. The
+        A file, a directory, or a pattern of those such as ``dir/*.csv`` or ``day=2026-*``; a local
+        path or an fsspec URL (JSON is copied to a temporary folder first). Folders in it, and those
+        just around it, may be Hive partitions (``day=2026-01-31``), which become columns. The
         suffix of the files tells their format: Parquet, CSV (``.tsv`` with tabs), JSON lines,
         Arrow IPC, Feather or ORC; text may be compressed (``.csv.gz``).
     storage_options
@@ -181,25 +181,38 @@ def _found(filesystem: AbstractFileSystem | None, path: str) -> tuple[bool, list
     """Whether a location is a directory, and the files that it means."""
     if filesystem is not None:
         filesystem.invalidate_cache()  # of listings that fsspec keeps: files may have come since
-        if filesystem.isdir(path):
-            files = filesystem.find(path)
-            return True, [file for file in files if not _is_hidden(os.path.relpath(file, path))]
-        if filesystem.isfile(path):
-            return False, [path]
-        if not any(sign in path for sign in "*?["):
-            return False, []
-        named = filesystem.glob(path, detail=True)
-        return False, [file for file, state in named.items() if state["type"] == "file"]
-    if os.path.isdir(path):
-        pattern = os.path.join(glob.escape(path), "**", "*")
-        return True, [
-            file
-            for file in glob.iglob(pattern, recursive=True)
-            if os.path.isfile(file) and not _is_hidden(os.path.relpath(file, path))
-        ]
-    if os.path.isfile(path):
+    is_directory, is_file = (
+        (os.path.isdir, os.path.isfile)
+        if filesystem is None
+        else (filesystem.isdir, filesystem.isfile)
+    )
+    if is_directory(path):
+        return True, _files_below(filesystem, path, path)
+    if is_file(path):
         return False, [path]
-    return False, [file for file in glob.iglob(path, recursive=True) if os.path.isfile(file)]
+    if not any(sign in path for sign in "*?["):
+        return False, []
+    base = _folder_of(path, is_directory=False)
+    if filesystem is None:
+        named = {match: os.path.isdir(match) for match in glob.iglob(path, recursive=True)}
+    else:
+        states = filesystem.glob(path, detail=True)
+        named = {match: state["type"] == "directory" for match, state in states.items()}
+    folders = [match for match, is_folder in named.items() if is_folder]
+    inside = tuple(f"{folder.rstrip('/')}/" for folder in folders)
+    files = [match for match in named if match not in folders and not match.startswith(inside)]
+    files += [file for folder in folders for file in _files_below(filesystem, folder, base)]
+    return False, list(dict.fromkeys(files))  # a folder and one below it may both fit
+
+
+def _files_below(filesystem: AbstractFileSystem | None, folder: str, base: str) -> list[str]:
+    """The files in a folder and in those below it, without what is hidden from a base on."""
+    if filesystem is not None:
+        files = filesystem.find(folder)
+    else:
+        pattern = os.path.join(glob.escape(folder), "**", "*")
+        files = [file for file in glob.iglob(pattern, recursive=True) if os.path.isfile(file)]
+    return [file for file in files if not _is_hidden(os.path.relpath(file, base or None))]
 
 
 def _folder_of(path: str, *, is_directory: bool) -> str:

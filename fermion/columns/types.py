@@ -511,3 +511,36 @@ def _form(physical: PhysicalType, storage: pa.DataType) -> Form | None:
     if kind is PhysicalKind.FIXED:
         return (ord("V"), physical.width) if physical.width else None
     return ord(physical.dtype.kind), physical.dtype.itemsize
+
+
+def child_fields(dtype: pa.DataType) -> list[pa.Field]:
+    """The fields directly inside a type: of a map its key and its value."""
+    if pat.is_map(dtype):
+        return [dtype.key_field, dtype.item_field]
+    return [dtype.field(at) for at in range(dtype.num_fields)]
+
+
+def with_child_fields(dtype: pa.DataType, children: Sequence[pa.Field]) -> pa.DataType:
+    """A struct, map or list of other fields; views of lists become lists."""
+    if pat.is_struct(dtype):
+        return pa.struct(children)
+    if pat.is_map(dtype):
+        return pa.map_(*children, keys_sorted=dtype.keys_sorted)
+    if pat.is_fixed_size_list(dtype):
+        return pa.list_(children[0], dtype.list_size)
+    large = pat.is_large_list(dtype) or pat.is_large_list_view(dtype)
+    return pa.large_list(children[0]) if large else pa.list_(children[0])
+
+
+def with_wide_floats(field: pa.Field) -> pa.Field:
+    """A field with ``float32`` in place of ``float16``, wherever it lies: values are equal."""
+    dtype = field.type
+    if pat.is_float16(dtype):
+        return field.with_type(pa.float32())
+    if pat.is_dictionary(dtype) and pat.is_float16(dtype.value_type):
+        return field.with_type(pa.dictionary(dtype.index_type, pa.float32(), dtype.ordered))
+    if isinstance(dtype, pa.BaseExtensionType) or not dtype.num_fields:
+        return field
+    before = child_fields(dtype)
+    after = [with_wide_floats(child) for child in before]
+    return field if after == before else field.with_type(with_child_fields(dtype, after))

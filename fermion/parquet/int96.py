@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.types import child_fields, with_child_fields
 from fermion.errors import InvalidFileError
 
 if TYPE_CHECKING:
@@ -50,17 +51,11 @@ def _instants(field: pa.Field, leaves: Iterator[bool]) -> pa.Field:
         dtype = dtype.storage_type
     if not dtype.num_fields:
         return field.with_type(INSTANT) if next(leaves, False) else field
-    before = [dtype.field(at) for at in range(dtype.num_fields)]
-    if pat.is_map(dtype):
-        before = [dtype.key_field, dtype.item_field]
+    before = child_fields(dtype)
     children = [_instants(child, leaves) for child in before]
     if all(new.equals(old) for new, old in zip(children, before, strict=True)):
         return field
-    if pat.is_map(dtype):
-        return field.with_type(pa.map_(*children))
-    if pat.is_struct(dtype):
-        return field.with_type(pa.struct(children))
-    return field.with_type(pa.list_(children[0]))
+    return field.with_type(with_child_fields(dtype, children))
 
 
 def check_range(seconds: pa.RecordBatch, where: str) -> None:

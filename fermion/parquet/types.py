@@ -29,7 +29,16 @@ import pyarrow.types as pat
 
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import ColumnStreams, Node, NodeKind, Order, column_node, strip_wrappers
+from fermion.columns.types import (
+    ColumnStreams,
+    Node,
+    NodeKind,
+    Order,
+    child_fields,
+    column_node,
+    strip_wrappers,
+    with_child_fields,
+)
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 
 DECIMAL_DIGITS_MAX = 76
@@ -68,18 +77,9 @@ def _wide_type(dtype: pa.DataType) -> pa.DataType:
     if pat.is_dictionary(dtype):
         index = dtype.index_type if dtype.index_type.bit_width >= 32 else pa.int32()
         return pa.dictionary(index, dtype.value_type, dtype.ordered)
-    if pat.is_map(dtype):
-        key, item = map(with_wide_indices, (dtype.key_field, dtype.item_field))
-        return pa.map_(key, item, keys_sorted=dtype.keys_sorted)
     if isinstance(dtype, pa.BaseExtensionType) or not dtype.num_fields:
         return dtype
-    children = [with_wide_indices(dtype.field(index)) for index in range(dtype.num_fields)]
-    if pat.is_struct(dtype):
-        return pa.struct(children)
-    if pat.is_fixed_size_list(dtype):
-        return pa.list_(children[0], dtype.list_size)
-    large = pat.is_large_list(dtype) or pat.is_large_list_view(dtype)
-    return pa.large_list(children[0]) if large else pa.list_(children[0])
+    return with_child_fields(dtype, [with_wide_indices(child) for child in child_fields(dtype)])
 
 
 def _field(field: pa.Field, where: str, *, in_list: bool) -> pa.Field:
@@ -108,23 +108,14 @@ def _parquet_type(dtype: pa.DataType, where: str, in_list: bool) -> pa.DataType:
 def _nested_type(dtype: pa.DataType, where: str, in_list: bool) -> pa.DataType:
     if pat.is_fixed_size_list(dtype) and dtype.list_size == 0:
         raise _unsupported(where, dtype)
-    before = [dtype.field(index) for index in range(dtype.num_fields)]
-    if pat.is_map(dtype):
-        before = [dtype.key_field, dtype.item_field]
+    before = child_fields(dtype)
     in_list |= not pat.is_struct(dtype)
     after = [_field(child, f"{where}.{child.name}", in_list=in_list) for child in before]
     if pat.is_struct(dtype):
         after = [_nullable_fixed_list(field) for field in after]
     if all(new.equals(old) for new, old in zip(after, before, strict=True)):
         return dtype
-    if pat.is_struct(dtype):
-        return pa.struct(after)
-    if pat.is_map(dtype):
-        return pa.map_(*after, keys_sorted=dtype.keys_sorted)
-    if pat.is_fixed_size_list(dtype):
-        return pa.list_(after[0], dtype.list_size)
-    large = pat.is_large_list(dtype) or pat.is_large_list_view(dtype)
-    return pa.large_list(after[0]) if large else pa.list_(after[0])
+    return with_child_fields(dtype, after)
 
 
 def _nullable_fixed_list(field: pa.Field) -> pa.Field:

@@ -10,7 +10,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns.rows import ordered_decimals, unwrapped
-from fermion.columns.types import strip_wrappers
+from fermion.columns.types import strip_wrappers, with_wide_floats
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
     And,
@@ -235,6 +235,8 @@ def _evaluate_opaque(node: Opaque, data: Data) -> Mask:
     columns = {name: column_of(data, (name,)) for name in names}
     # Without any column a table would lose its number of rows.
     table = pa.table(columns or {"": pa.nulls(data.num_rows)})
+    # pyarrow has no isin, and other functions, of float16.
+    table = table.cast(pa.schema([with_wide_floats(field) for field in table.schema]))
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     project = acero.ProjectNodeOptions([node.expression], ["match"])
     plan = acero.Declaration.from_sequence([source, acero.Declaration("project", project)])

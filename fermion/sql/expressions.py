@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.rows import one_batch
+from fermion.columns.types import with_wide_floats
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.sql.engine import ENGINE, ROWS, NotSqlError, functions, load_duckdb
 
@@ -299,19 +300,17 @@ def alias(at: int) -> str:
 
 def _taken(array: pa.Array, shown: str) -> pa.Array:
     """An array as DuckDB takes it, without loss."""
-    if pat.is_float16(array.type):
-        return array.cast(pa.float32())
-    for dtype in _types(array.type):
+    wide = with_wide_floats(pa.field("", array.type)).type
+    for dtype in _types(wide):
         if (
-            pat.is_float16(dtype)
-            or pat.is_decimal256(dtype)
+            pat.is_decimal256(dtype)
             or (pat.is_decimal(dtype) and dtype.scale < 0)
             or (pat.is_duration(dtype) and dtype.unit == "ns")
         ):
             raise InvalidArgumentError(
                 f"{shown}: DuckDB has no type {dtype}: use a function, or an expression of pyarrow"
             )
-    return array
+    return array if wide == array.type else array.cast(wide)
 
 
 def _types(dtype: pa.DataType) -> Iterator[pa.DataType]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import child_fields
 from fermion.errors import UnsupportedTypeError
 from fermion_table.schema.conversion import Conversion
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema
@@ -108,15 +109,6 @@ def _copying(field: pa.Field, source: pa.DataType, ordinal: int) -> Conversion:
     dtype = field.type
     if not dtype.num_fields:
         return Conversion(field, ordinal, cast=source != dtype)
-    children = tuple(
-        _copying(child, inner.type, at)
-        for at, (child, inner) in enumerate(zip(_inside(dtype), _inside(source), strict=True))
-    )
+    pairs = zip(child_fields(dtype), child_fields(source), strict=True)
+    children = tuple(_copying(child, inner.type, at) for at, (child, inner) in enumerate(pairs))
     return Conversion(field, ordinal, children=children)
-
-
-def _inside(dtype: pa.DataType) -> list[pa.Field]:
-    """The fields inside a type: of a map its key and its value."""
-    if pat.is_map(dtype):
-        return [dtype.key_field, dtype.item_field]
-    return [dtype.field(at) for at in range(dtype.num_fields)]

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.dataset
 
+from fermion.engine import with_wide_floats
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import from_engine
 
@@ -147,6 +148,34 @@ class ScanDataset(pyarrow.dataset.InMemoryDataset):  # type: ignore[misc, unused
         return self.last_scan
 
 
+class WideningDataset(ScanDataset):
+    """The rows of a scan for DuckDB, which has no type for ``float16``: they come as ``float32``.
+
+    Every value is the same there; in lists, structs, maps and dictionaries, too.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the rows as they come."""
+        return _widened_schema(self.scan.schema)
+
+    def scanner(self, *arguments: Any, **options: Any) -> pyarrow.dataset.Scanner:
+        """A scanner of some columns and rows, as `ScanDataset.scanner`."""
+        scan = self._asked(*arguments, **options)
+        schema = _widened_schema(scan.schema)
+        batches = (
+            batch if batch.schema.equals(schema) else batch.cast(schema)
+            for batch in self._batches(scan)
+        )
+        return pyarrow.dataset.Scanner.from_batches(
+            pa.RecordBatchReader.from_batches(schema, batches)
+        )
+
+    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+        """The rows of a scan."""
+        return scan.to_batches()
+
+
 class ScanFragment:
     """The rows of a scan as the only fragment of its dataset.
 
@@ -188,6 +217,10 @@ class ScanFragment:
     def head(self, num_rows: int, **options: Any) -> pa.Table:
         """The first rows."""
         return self._dataset.head(num_rows, **options)
+
+
+def _widened_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([with_wide_floats(field) for field in schema], metadata=schema.metadata)
 
 
 def _in_memory(dataset: Any) -> Any:

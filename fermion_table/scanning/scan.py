@@ -335,8 +335,15 @@ class Scan(ArrowRows):
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of DuckDB, which reads only the columns and rows that it uses."""
+        """The rows as a relation of DuckDB, which reads only the columns and rows that it uses.
+
+        ``float16`` comes as ``float32``, which DuckDB has.
+
+        Raises InvalidArgumentError: DuckDB has no type for columns, which are named.
+        """
         import duckdb  # optional
+
+        from fermion_table.scanning.arrow_dataset import WideningDataset  # as in `to_dataset`
 
         if connection is None:
             connection = duckdb.default_connection()
@@ -344,7 +351,7 @@ class Scan(ArrowRows):
             found = type(connection).__name__
             raise TypeError(f"connection: expected a connection of DuckDB, found {found}")
         try:
-            return connection.from_arrow(self.to_dataset())
+            return connection.from_arrow(WideningDataset(self))
         except duckdb.NotImplementedException as error:
             hint = types_hint(error, [self.schema])
             raise InvalidArgumentError(f"to_duckdb: {error}{hint}") from error

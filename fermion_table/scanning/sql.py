@@ -19,7 +19,7 @@ from fermion.engine import isolated_database, load_duckdb
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import check_text
 from fermion_table.errors import TableNotFound
-from fermion_table.scanning.arrow_dataset import Scan, ScanDataset
+from fermion_table.scanning.arrow_dataset import Scan, WideningDataset
 from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
 
 if TYPE_CHECKING:
@@ -193,17 +193,12 @@ def _next_batch(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
         raise _StreamError(str(error)) from error
 
 
-class _Source(ScanDataset):
+class _Source(WideningDataset):
     """A scan that keeps its own error, which DuckDB gives as text."""
 
     failure: Exception | None = None
 
-    def scanner(self, *arguments: Any, **options: Any) -> pyarrow.dataset.Scanner:
-        scan = self._asked(*arguments, **options)
-        reader = pa.RecordBatchReader.from_batches(scan.schema, self._kept(scan))
-        return pyarrow.dataset.Scanner.from_batches(reader)
-
-    def _kept(self, scan: Scan) -> Iterator[pa.RecordBatch]:
+    def _batches(self, scan: Scan) -> Iterator[pa.RecordBatch]:
         try:
             yield from scan.to_batches()
         except Exception as error:

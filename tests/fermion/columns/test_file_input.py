@@ -97,6 +97,19 @@ def test_a_pattern_gives_the_rows_of_all_files_that_fit(files: Path) -> None:
     assert Table.create("t", "r*.csv").scan().count() == 6
 
 
+@pytest.mark.parametrize("named", ["hive/day=*", "h*", "hive/**", "hive/day=2026-01-3?"])
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_pattern_of_directories_gives_the_files_in_them_once(
+    files: Path, named: str, scheme: str
+) -> None:
+    hidden = files / "hive" / "day=2026-01-31" / "_temporary"
+    hidden.mkdir()
+    (hidden / "part.parquet").write_bytes(b"half of a file")
+    rows = reader_of_files(f"{scheme}{files}/{named}" if scheme else named)
+    days = ["2026-01-31"] * 3 + ["2026-02-01"] * (3 if "?" not in named else 0)
+    assert sorted(rows.read_all()["day"].to_pylist()) == days
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -163,6 +164,13 @@ def test_any_pyarrow_expression_selects_what_pyarrow_selects(expression):
     )
     if needed.num_columns:
         assert selected(bound, needed) == expected
+
+
+def test_a_pyarrow_expression_of_half_floats_is_evaluated():
+    """pyarrow has no isin of them."""
+    table = pa.table({"h": pa.array(np.array([0.5, 2, np.nan], np.float16)), "a": range(3)})
+    bound = parse_filter(FIELD("h").isin([0.5, 3]) | (FIELD("a") + 1 > 2), table.schema)
+    assert selected(bound, table) == [0, 2]
 
 
 def test_a_pyarrow_expression_that_gives_no_boolean_is_refused():

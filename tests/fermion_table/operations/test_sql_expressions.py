@@ -263,7 +263,6 @@ def test_functions_stay_expressions_where_duckdb_says_that_a_zone_is_a_setting(
         pa.decimal256(40, 2),
         pa.decimal128(20, -2),
         pa.duration("ns"),
-        pa.list_(pa.float16()),
         pa.struct([("a", pa.list_(pa.decimal256(50, 1)))]),
     ],
     ids=str,
@@ -273,6 +272,12 @@ def test_types_that_would_lose_something_are_refused(dtype: pa.DataType) -> None
     with pytest.raises(InvalidArgumentError, match="column 'x': DuckDB has no type"):
         SqlExpression("x IS NULL")(rows)
     assert SqlExpression("y IS NULL")(rows).to_pylist() == [True] * 3
+
+
+def test_half_floats_are_computed_as_floats_wherever_they_are() -> None:
+    halves = pa.array([[0.5, None], None], pa.list_(pa.float16()))
+    rows = pa.record_batch([halves, pa.array([{"h": 2.5}, None])], names=["x", "y"])
+    assert SqlExpression("x[1] + y.h")(rows).to_pylist() == [3.0, None]
 
 
 def test_an_engine_that_broke_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
