@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -53,6 +54,12 @@ def several(values: _Several, name: str, expected: str) -> _Several:
     if wrong or getattr(values, "ndim", 1) == 0:  # a scalar of NumPy
         raise TypeError(f"{name}={values!r}: expected {expected}, found {type(values).__name__}")
     return values
+
+
+def names_like(pattern: str, names: Iterable[str]) -> list[int]:
+    """The numbers of the names that a pattern stands for: ``*`` is any text, other signs themselves."""
+    whole = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    return [number for number, name in enumerate(names) if whole.fullmatch(name)]
 
 
 def first_repeated(values: Iterable[_Hashable]) -> _Hashable | None:

@@ -279,8 +279,9 @@ class FermionFile:
         Parameters
         ----------
         columns
-            Names, paths into structs (``"s.a"`` or tuples), ordinals; None: all. In batch mode
-            also ``batch_id`` and ``index_in_batch``. An empty list gives the row count alone.
+            Names, patterns (``"f_*"``), paths into structs (``"s.a"`` or tuples), ordinals; None:
+            all. In batch mode also ``batch_id`` and ``index_in_batch``. An empty list gives the row
+            count alone.
         filter
             Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
         rows

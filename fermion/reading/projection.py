@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.arguments import integer, several
+from fermion.arguments import integer, names_like, several
 from fermion.bounded_cache import BoundedCache
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
@@ -55,8 +55,9 @@ class Projected:
 def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
     """Resolve what a caller asked for, in the order asked.
 
-    columns: Names, ordinals, dotted paths into structs (where no column has the whole name), or
-        tuples of names; None for every column. Several paths into one struct give one column.
+    columns: Names, ordinals, and where no column has the whole name dotted paths into structs and
+        patterns (``"f_*"``); or tuples of names; None for every column. Several paths into one
+        struct give one column.
     Raises ColumnNotFoundError, InvalidArgumentError.
     """
     if isinstance(columns, str):
@@ -140,8 +141,8 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
         if index.footer.is_batch and column in VIRTUAL_COLUMNS:
             wanted.setdefault(str(column), []).append(())
             continue
-        ordinal, below = _resolve(index, column)
-        wanted.setdefault(ordinal, []).append(below)
+        for ordinal, below in _resolve(index, column):
+            wanted.setdefault(ordinal, []).append(below)
     return [_projected(index, key, paths) for key, paths in wanted.items()]
 
 
@@ -212,20 +213,22 @@ def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -
     return Projected(key, field.with_type(pruned.type), pruned)
 
 
-def _resolve(index: FileIndex, column: ColumnName) -> tuple[int, tuple[str, ...]]:
+def _resolve(index: FileIndex, column: ColumnName) -> list[tuple[int, tuple[str, ...]]]:
     if isinstance(column, int):
         if not 0 <= column < index.footer.num_columns:
             raise column_not_found(column, index.all_names, where=index.where)
-        return column, ()
+        return [(column, ())]
     if isinstance(column, tuple):
-        return _named(index, column[0]), column[1:]
-    if "." in column and not index.names.find(column):
+        return [(_named(index, column[0]), column[1:])]
+    if ("." in column or "*" in column) and not index.names.find(column):
         parts = column.split(".")
         for split in range(len(parts) - 1, 0, -1):
             head = ".".join(parts[:split])
             if index.names.find(head):
-                return index.find(head), tuple(parts[split:])
-    return _named(index, column), ()
+                return [(index.find(head), tuple(parts[split:]))]
+        if "*" in column and (found := names_like(column, index.all_names)):
+            return [(ordinal, ()) for ordinal in found]
+    return [(_named(index, column), ())]
 
 
 def _named(index: FileIndex, name: str) -> int:

@@ -47,7 +47,7 @@ from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
 from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata, has_buckets
-from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.schema.selection import named_columns, queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
 from fermion_table.trees.section_reader import tree_splits
@@ -121,7 +121,10 @@ class Scan(ArrowRows):
 
     @cached_property
     def _request(self) -> ReadRequest:
-        fields = select_columns(self.table_schema, self.columns, where=self.store.location)
+        schema, where, columns = self.table_schema, self.store.location, self.columns
+        if columns is not None:
+            columns = tuple(named_columns(schema, columns, where=where))
+        fields = select_columns(schema, columns, where=where)
         paths = self.filter.paths if self.filter is not None else []
         names = {field.name for field in fields} | {path[0] for path in paths}
         if self.key is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from fermion.arguments import names_like
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.schema.schema import KIND_COLUMN, Field, Path, PathLike, TableSchema
 
@@ -56,6 +57,25 @@ def select_columns(
         for column in columns
     ]
     return select_paths(queryable_fields(schema), paths, where=where)
+
+
+def named_columns(
+    schema: TableSchema, columns: Sequence[PathLike], *, where: str
+) -> list[PathLike]:
+    """Columns with names in the places of patterns such as ``"f_*"``, in the order of the table.
+
+    Raises ColumnNotFoundError: A pattern stands for no column.
+    """
+    named: list[PathLike] = []
+    for column in columns:
+        if not isinstance(column, str) or "*" not in column or column in schema.by_name:
+            named.append(column)
+            continue
+        found = names_like(column, schema.names)
+        if not found:
+            raise column_not_found(column, schema.names, where=where)
+        named += [(schema.names[number],) for number in found]
+    return named
 
 
 def select_paths(

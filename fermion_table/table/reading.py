@@ -142,9 +142,9 @@ def scan(
     Parameters
     ----------
     columns
-        Names, names joined by dots, or sequences of names; ``batch_id`` and
-        ``index_in_batch`` for files in batch mode; ``_row_id``, or `TableSchema.row_id_name` where
-        the table has a column of this name. None: every column.
+        Names, patterns (``"f_*"``: ``*`` is any text), names joined by dots, or sequences of names;
+        ``batch_id`` and ``index_in_batch`` for files in batch mode; ``_row_id``, or
+        `TableSchema.row_id_name` where the table has a column of this name. None: every column.
     filter
         Anything that `fermion` takes as a filter. The result is exact.
     version

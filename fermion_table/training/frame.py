@@ -7,14 +7,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 import fermion
-from fermion.arguments import text
+from fermion.arguments import names_like, text
 from fermion.display import facts_repr, names_text, short_repr
 from fermion.engine import FileBlocks, TrainingOptions, TrainingReader
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
@@ -43,7 +42,8 @@ class FeatureSource:
         The column that tells from when on a row is valid: a timestamp, a date or an integer, of the
         type of the labels' time.
     columns
-        Features, by name or by pattern (``"f_*"``); None: all but keys and time.
+        Features, by name or by pattern (``"f_*"``), which leaves out keys and time; None: all but
+        these.
     within
         How much older than the label's time a row may be: a timedelta, or text such as ``"30d"``;
         None: any age.
@@ -333,13 +333,15 @@ def _side(
 
 
 def _features(schema: pa.Schema, source: FeatureSource, where: str) -> tuple[str, ...]:
+    others = [name for name in schema.names if name not in source.keys and name != source.time]
     if source.columns is None:
-        return tuple(
-            name for name in schema.names if name not in source.keys and name != source.time
-        )
-    features: dict[str, None] = {}
+        return tuple(others)
+    names, features = set(schema.names), dict[str, None]()
     for pattern in source.columns:
-        found = [name for name in schema.names if name == pattern or fnmatchcase(name, pattern)]
+        if pattern in names:
+            found = [pattern]
+        else:
+            found = [others[number] for number in names_like(pattern, others)]
         if not found:
             raise ColumnNotFoundError(
                 f"{where}: no column {pattern!r}: {names_text(schema.names, 'columns')}"

@@ -102,6 +102,29 @@ def test_columns_come_in_the_order_asked_and_structs_are_pruned(table, columns, 
         assert found.column("s").to_pylist()[:4] == [{"x": 0}, {"x": 1}, {"x": 2}, None]
 
 
+def test_patterns_stand_for_columns_of_tables_and_files(tmp_path):
+    """In their order, each once; a name is itself, whatever signs it has."""
+    rows = pa.table({name: [1] for name in ("id", "f_1", "f.2", "f_*", "g_[1]")})
+    table = Table.create(tmp_path / "t", rows)
+    fermion.write_table(rows, tmp_path / "f")
+    with fermion.open(tmp_path / "f") as file:
+        for columns, names in (
+            (["f*"], ["f_1", "f.2", "f_*"]),
+            (["g_[1]", "*_*", "id"], ["g_[1]", "f_1", "f_*", "id"]),
+            (["f_*"], ["f_*"]),
+            (["*"], rows.column_names),
+        ):
+            assert table.scan(columns=columns).to_arrow().column_names == names
+            assert table.scan().select(columns).training(batch_rows=1).schema.names == names
+            assert file.read(columns).column_names == names
+            assert file.training(columns, batch_rows=1).schema.names == names
+        for missing in (["h_*"], [("f*",)]):
+            with pytest.raises(ColumnNotFoundError, match=r"h_\*|f\*"):
+                table.scan(columns=missing)
+            with pytest.raises(ColumnNotFoundError, match=r"h_\*|f\*"):
+                file.read(missing)
+
+
 @pytest.mark.parametrize("columns", [["nope"], ["s.nope"], ["id.x"], [("s", "y", "q")]])
 def test_a_column_that_is_not_there_is_an_error_at_once(table, columns):
     with pytest.raises(ColumnNotFoundError):

@@ -162,6 +162,20 @@ def test_what_does_not_fit_is_said_at_once(users, labels, change, error, message
         training_frame(labels, [FeatureSource(**arguments)])
 
 
+def test_patterns_of_features_leave_out_keys_and_time(users, labels):
+    """A name is itself, whatever signs it has."""
+    users.append({"user": ["a"], "updated_at": at(0), "f_[1]*": [7]}, schema_mode="merge")
+    for columns, names in (
+        (["*"], ["f_1", "f_2", "note", "f_[1]*"]),
+        (["*o*", "f_[1]*"], ["note", "f_[1]*"]),
+        (["f_2", "f_*"], ["f_2", "f_1", "f_[1]*"]),
+    ):
+        source = FeatureSource(users, keys=["user"], time="updated_at", columns=columns)
+        assert list(training_frame(labels, [source]).sources[0].features) == names
+    with pytest.raises(ColumnNotFoundError, match="u"):
+        training_frame(labels, [FeatureSource(users, ["user"], "updated_at", ["u*"])])
+
+
 def test_arguments_that_contradict_each_other(tmp_path, users, labels):
     source = FeatureSource(users, ["user"], "updated_at")
     scan = FeatureSource(users.scan(), ["user"], "updated_at")
