@@ -6,6 +6,7 @@ import argparse
 import signal
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from fermion.cli import add_storage_options, storage_options
@@ -42,12 +43,16 @@ def add_watch(parser: argparse.ArgumentParser, interval: str) -> None:
     )
 
 
-def every(arguments: argparse.Namespace, do: Callable[[threading.Event], bool]) -> bool:
-    """Do something once, or with ``--watch`` until SIGTERM; what it returned the last time.
+def interval(arguments: argparse.Namespace) -> timedelta | None:
+    """The time between rounds of ``--watch``; None: one round. Raises InvalidArgumentError."""
+    return None if arguments.watch is None else age_of(arguments.watch, "--watch")
+
+
+def every(wait: timedelta | None, do: Callable[[threading.Event], bool]) -> bool:
+    """Do something once, or with an interval until SIGTERM; what it returned the last time.
 
     do: Takes what is set when the signal comes.
     """
-    wait = None if arguments.watch is None else age_of(arguments.watch, "--watch")
     stop = threading.Event()
     previous = signal.getsignal(signal.SIGTERM)
 

@@ -12,7 +12,7 @@ from fermion.cli import storage_options
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
-from fermion_table.cli.arguments import add_table, add_watch, every, open_table
+from fermion_table.cli.arguments import add_table, add_watch, every, interval, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.maintenance import MaintenanceStep
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     """Maintain tables; the exit status: 1 if a table or a step failed in the last round."""
     policy = dict(map(_setting, arguments.policy))
     maintenance_policy({}, policy)
-    is_ok = every(arguments, lambda stop: _round(arguments, policy, console, stop))
+    is_ok = every(interval(arguments), lambda stop: _round(arguments, policy, console, stop))
     return 0 if is_ok else FOUND_PROBLEM
 
 

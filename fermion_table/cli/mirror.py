@@ -9,7 +9,7 @@ from typing import Any
 
 from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_watch, every, open_table
+from fermion_table.cli.arguments import add_table, add_watch, every, interval, open_table
 from fermion_table.cli.printing import Console
 from fermion_table.mirrors.publish import Publication
 from fermion_table.mirrors.registry import Mirrors
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     """Publish mirrors, or change the list of them; whether the last round was without failures."""
     if arguments.create is None and (arguments.history or arguments.option):
         raise InvalidArgumentError("--history, --option: are for --create")
+    wait = interval(arguments)
     mirrors = open_table(arguments).mirrors
     if arguments.list or arguments.drop:
         if arguments.drop:
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
         kind, location = arguments.create
         options = dict(map(_option, arguments.option))
         name = mirrors.create(kind, location, name=name, history=arguments.history, **options).name
-    return every(arguments, lambda stop: _round(mirrors, name, arguments, console, stop))
+    return every(wait, lambda stop: _round(mirrors, name, arguments, console, stop))
 
 
 def _option(text: str) -> tuple[str, str]:

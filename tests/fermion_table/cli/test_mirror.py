@@ -66,6 +66,7 @@ def test_json_has_what_python_returns(
         (["--history"], "are for --create"),
         (["--create", "delta", "x", "--option", "catalog"], "expected NAME=VALUE"),
         (["--create", "detla", "x"], "did you mean 'delta'"),
+        (["--create", "delta", "x", "--watch", "often"], "--watch='often'"),
         (["--name", "other"], "no mirror 'other'"),
     ],
 )
@@ -74,6 +75,7 @@ def test_wrong_usage_says_what_is_expected(
 ) -> None:
     assert run(table.location, *arguments) == 2
     assert message in capsys.readouterr().err
+    assert table.mirrors.list() == []
 
 
 def test_a_watch_publishes_what_comes_and_a_mirror_that_fails_stops_no_other(
