@@ -7,14 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.flink.environment import FlinkProcess, flink_process, with_connector
+from tests.flink.environment import FlinkProcess, with_connector
 
 
 @pytest.fixture(scope="session")
-def flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlinkProcess]:
-    """A process of Flink with the connector, for tests that neither kill it nor set it up."""
-    with flink_process(tmp_path_factory.mktemp("flink"), with_connector()) as process:
-        yield process
+def shared_flink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[FlinkProcess]]:
+    """The processes that tests with the connector have shared, the newest last."""
+    processes: list[FlinkProcess] = []
+    yield processes
+    for process in processes:
+        process.kill()
+
+
+@pytest.fixture
+def flink(
+    shared_flink: list[FlinkProcess], tmp_path_factory: pytest.TempPathFactory
+) -> FlinkProcess:
+    """A process of Flink with the connector, for tests that neither kill it nor set it up.
+
+    The tests share one, unless a test left it dead or without an answer.
+    """
+    if not shared_flink or not shared_flink[-1].is_ready:
+        for process in shared_flink:
+            process.kill()
+        shared_flink.append(FlinkProcess(tmp_path_factory.mktemp("flink"), with_connector()))
+    return shared_flink[-1]
 
 
 @pytest.fixture

@@ -76,6 +76,7 @@ class FlinkProcess:
     def __init__(self, scratch: Path, settings: Mapping[str, str] | None = None) -> None:
         self.log = scratch / "flink.log"
         self.settings = dict(settings or {})
+        self._is_asked = False
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [python_of_flink(), "-m", "tests.flink.program"],
@@ -140,15 +141,22 @@ class FlinkProcess:
             "savepoints": None if savepoints is None else str(savepoints),
         }
         assert self.process.stdin is not None
+        self._is_asked = True
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
 
     def rows(self, *, seconds: float = SECONDS_MAX) -> list[tuple[str, tuple[Any, ...]]]:
         """The rows of what was sent; see `sql`."""
         answer = json.loads(self._answer(seconds))
+        self._is_asked = False
         if "error" in answer:
             raise FlinkError(answer["error"])
         return [(kind, tuple(values)) for kind, values in decoded(answer["rows"])]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes a request: it runs, and has answered all before."""
+        return self.process.poll() is None and not self._is_asked
 
     def _answer(self, seconds: float) -> bytes:
         assert self.process.stdout is not None
