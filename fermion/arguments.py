@@ -57,7 +57,7 @@ def several(values: _Several, name: str, expected: str) -> _Several:
 
 
 def names_like(pattern: str, names: Iterable[str]) -> list[int]:
-    """The numbers of the names that a pattern stands for: ``*`` is any text, other signs themselves."""
+    """The numbers of the names that a pattern stands for: ``*`` is any text, no other sign is."""
     whole = re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
     return [number for number, name in enumerate(names) if whole.fullmatch(name)]
 
