@@ -15,118 +15,75 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
-    from fermion.errors import (
-        ChecksumError,
-        ColumnNotFoundError,
-        FermionError,
-        InvalidArgumentError,
-        InvalidFileError,
-        StorageDenied,
-        StorageError,
-        StorageTimeout,
-        TruncatedFileError,
-        UnsupportedEncodingError,
-        UnsupportedTypeError,
-        UnsupportedVersionError,
-    )
-    from fermion.io.source import IoStats
-    from fermion.layout import ChunkFlag
-    from fermion.metadata.file_info import BatchRange, FileInfo
-    from fermion.options import ReadOptions, SortKey, WriteOptions
-    from fermion.parquet.convert import from_parquet, to_parquet
-    from fermion.parquet.types import ConversionWarning
-    from fermion.predicate import Bounds, col
-    from fermion.reading.bounds import FilePruning
-    from fermion.reading.column_metadata import ColumnMetadata
-    from fermion.reading.file import FermionFile, read_table
-    from fermion.reading.file import open_file as open  # noqa: A004 - the contract's name
-    from fermion.reading.verify import VerifyReport
-    from fermion.statistics.bounds import ColumnStatistics
-    from fermion.version import __version__
-    from fermion.writing.column_changes import add_columns, drop_columns, select_columns
-    from fermion.writing.file import Writer, write_table
+    from fermion.errors import ChecksumError as ChecksumError
+    from fermion.errors import ColumnNotFoundError as ColumnNotFoundError
+    from fermion.errors import FermionError as FermionError
+    from fermion.errors import InvalidArgumentError as InvalidArgumentError
+    from fermion.errors import InvalidFileError as InvalidFileError
+    from fermion.errors import StorageDenied as StorageDenied
+    from fermion.errors import StorageError as StorageError
+    from fermion.errors import StorageTimeout as StorageTimeout
+    from fermion.errors import TruncatedFileError as TruncatedFileError
+    from fermion.errors import UnsupportedEncodingError as UnsupportedEncodingError
+    from fermion.errors import UnsupportedTypeError as UnsupportedTypeError
+    from fermion.errors import UnsupportedVersionError as UnsupportedVersionError
+    from fermion.io.source import IoStats as IoStats
+    from fermion.layout import ChunkFlag as ChunkFlag
+    from fermion.metadata.file_info import BatchRange as BatchRange
+    from fermion.metadata.file_info import FileInfo as FileInfo
+    from fermion.options import ReadOptions as ReadOptions
+    from fermion.options import SortKey as SortKey
+    from fermion.options import WriteOptions as WriteOptions
+    from fermion.parquet.convert import from_parquet as from_parquet
+    from fermion.parquet.convert import to_parquet as to_parquet
+    from fermion.parquet.types import ConversionWarning as ConversionWarning
+    from fermion.predicate import Bounds as Bounds
+    from fermion.predicate import col as col
+    from fermion.reading.bounds import FilePruning as FilePruning
+    from fermion.reading.column_metadata import ColumnMetadata as ColumnMetadata
+    from fermion.reading.file import FermionFile as FermionFile
+    from fermion.reading.file import open as open  # noqa: A004 - the contract's name
+    from fermion.reading.file import read_table as read_table
+    from fermion.reading.verify import VerifyReport as VerifyReport
+    from fermion.statistics.bounds import ColumnStatistics as ColumnStatistics
+    from fermion.version import __version__ as __version__
+    from fermion.writing.column_changes import add_columns as add_columns
+    from fermion.writing.column_changes import drop_columns as drop_columns
+    from fermion.writing.column_changes import select_columns as select_columns
+    from fermion.writing.file import Writer as Writer
+    from fermion.writing.file import write_table as write_table
 
-__getattr__ = load_when_asked_for(
+__all__, __getattr__, __dir__ = load_when_asked_for(
     __name__,
     {
-        "BatchRange": "metadata.file_info",
-        "Bounds": "predicate",
-        "ChecksumError": "errors",
-        "ChunkFlag": "layout",
-        "ColumnMetadata": "reading.column_metadata",
-        "ColumnNotFoundError": "errors",
-        "ColumnStatistics": "statistics.bounds",
-        "ConversionWarning": "parquet.types",
-        "FermionError": "errors",
-        "FermionFile": "reading.file",
-        "FileInfo": "metadata.file_info",
-        "FilePruning": "reading.bounds",
-        "InvalidArgumentError": "errors",
-        "InvalidFileError": "errors",
-        "IoStats": "io.source",
-        "ReadOptions": "options",
-        "SortKey": "options",
-        "StorageDenied": "errors",
-        "StorageError": "errors",
-        "StorageTimeout": "errors",
-        "TruncatedFileError": "errors",
-        "UnsupportedEncodingError": "errors",
-        "UnsupportedTypeError": "errors",
-        "UnsupportedVersionError": "errors",
-        "VerifyReport": "reading.verify",
-        "WriteOptions": "options",
-        "Writer": "writing.file",
-        "__version__": "version",
-        "add_columns": "writing.column_changes",
-        "col": "predicate",
-        "drop_columns": "writing.column_changes",
-        "from_parquet": "parquet.convert",
-        "open": "reading.file:open_file",
-        "read_table": "reading.file",
-        "select_columns": "writing.column_changes",
-        "to_parquet": "parquet.convert",
-        "write_table": "writing.file",
+        "errors": (
+            "ChecksumError",
+            "ColumnNotFoundError",
+            "FermionError",
+            "InvalidArgumentError",
+            "InvalidFileError",
+            "StorageDenied",
+            "StorageError",
+            "StorageTimeout",
+            "TruncatedFileError",
+            "UnsupportedEncodingError",
+            "UnsupportedTypeError",
+            "UnsupportedVersionError",
+        ),
+        "io.source": ("IoStats",),
+        "layout": ("ChunkFlag",),
+        "metadata.file_info": ("BatchRange", "FileInfo"),
+        "options": ("ReadOptions", "SortKey", "WriteOptions"),
+        "parquet.convert": ("from_parquet", "to_parquet"),
+        "parquet.types": ("ConversionWarning",),
+        "predicate": ("Bounds", "col"),
+        "reading.bounds": ("FilePruning",),
+        "reading.column_metadata": ("ColumnMetadata",),
+        "reading.file": ("FermionFile", "read_table", "open"),
+        "reading.verify": ("VerifyReport",),
+        "statistics.bounds": ("ColumnStatistics",),
+        "version": ("__version__",),
+        "writing.column_changes": ("add_columns", "drop_columns", "select_columns"),
+        "writing.file": ("Writer", "write_table"),
     },
 )
-
-__all__ = [
-    "BatchRange",
-    "Bounds",
-    "ChecksumError",
-    "ChunkFlag",
-    "ColumnMetadata",
-    "ColumnNotFoundError",
-    "ColumnStatistics",
-    "ConversionWarning",
-    "FermionError",
-    "FermionFile",
-    "FileInfo",
-    "FilePruning",
-    "InvalidArgumentError",
-    "InvalidFileError",
-    "IoStats",
-    "ReadOptions",
-    "SortKey",
-    "StorageDenied",
-    "StorageError",
-    "StorageTimeout",
-    "TruncatedFileError",
-    "UnsupportedEncodingError",
-    "UnsupportedTypeError",
-    "UnsupportedVersionError",
-    "VerifyReport",
-    "WriteOptions",
-    "Writer",
-    "__version__",
-    "add_columns",
-    "col",
-    "drop_columns",
-    "from_parquet",
-    "open",
-    "read_table",
-    "select_columns",
-    "to_parquet",
-    "write_table",
-]
-
-__dir__ = __all__.copy

@@ -8,196 +8,123 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
-    from fermion.bounded_cache import BoundedCache
-    from fermion.columns.arrow_input import (
-        BatchCopier,
-        copied_array,
-        is_in_memory,
-        is_of_pandas,
-        read_all,
-        record_batch_reader,
-    )
-    from fermion.columns.exchange import bare_batch, convert_batch, convert_batches
-    from fermion.columns.file_input import InputFiles
-    from fermion.columns.filled import check_filled, filled_bytes
-    from fermion.columns.rows import (
-        drop_batch_rows,
-        filter_batch_rows,
-        joined_batches,
-        one_batch,
-        take_batch_rows,
-        take_table_rows,
-        unwrapped,
-    )
-    from fermion.columns.types import child_fields, with_wide_floats
-    from fermion.columns.value_text import value_text
-    from fermion.html.page import WebPage, web_page
-    from fermion.io.checksum import crc32c
-    from fermion.io.read_ahead import iterate_ahead, read_ahead
-    from fermion.io.remote import (
-        ask,
-        connect,
-        http_status,
-        is_denied_object,
-        is_missing,
-        is_refused_range,
-        protocols,
-        refuse_credentials,
-        renames_in_one_step,
-        storage_error,
-    )
-    from fermion.io.sink import open_sink
-    from fermion.parquet.source import ParquetSource
-    from fermion.predicate.blocks import blocks_that_may_match
-    from fermion.predicate.polars_expression import filter_of_predicate
-    from fermion.reading.training_blocks import FileBlocks
-    from fermion.sql.engine import isolated_database, load_duckdb
-    from fermion.sql.expressions import SqlExpressions
-    from fermion.statistics.bounds import EXACT_FLAGS
-    from fermion.statistics.bounds import unknown as unknown_statistics
-    from fermion.statistics.keys import unscaled_integer
-    from fermion.training.batch import TrainingBatch
-    from fermion.training.blocks import OnDamage
-    from fermion.training.blocks import Rows as BlockRows
-    from fermion.training.blocks import Units as TrainingUnits
-    from fermion.training.epoch import Last
-    from fermion.training.order import Shuffle
-    from fermion.training.reader import (
-        EpochBatches,
-        TrainingOptions,
-        TrainingReader,
-        TrainingStats,
-    )
-    from fermion.writing.file_copy import copy_file
+    from fermion.bounded_cache import BoundedCache as BoundedCache
+    from fermion.columns.arrow_input import BatchCopier as BatchCopier
+    from fermion.columns.arrow_input import copied_array as copied_array
+    from fermion.columns.arrow_input import is_in_memory as is_in_memory
+    from fermion.columns.arrow_input import is_of_pandas as is_of_pandas
+    from fermion.columns.arrow_input import read_all as read_all
+    from fermion.columns.arrow_input import record_batch_reader as record_batch_reader
+    from fermion.columns.exchange import bare_batch as bare_batch
+    from fermion.columns.exchange import convert_batch as convert_batch
+    from fermion.columns.exchange import convert_batches as convert_batches
+    from fermion.columns.file_input import InputFiles as InputFiles
+    from fermion.columns.filled import check_filled as check_filled
+    from fermion.columns.filled import filled_bytes as filled_bytes
+    from fermion.columns.rows import drop_batch_rows as drop_batch_rows
+    from fermion.columns.rows import filter_batch_rows as filter_batch_rows
+    from fermion.columns.rows import joined_batches as joined_batches
+    from fermion.columns.rows import one_batch as one_batch
+    from fermion.columns.rows import take_batch_rows as take_batch_rows
+    from fermion.columns.rows import take_table_rows as take_table_rows
+    from fermion.columns.rows import unwrapped as unwrapped
+    from fermion.columns.types import child_fields as child_fields
+    from fermion.columns.types import with_wide_floats as with_wide_floats
+    from fermion.columns.value_text import value_text as value_text
+    from fermion.html.page import WebPage as WebPage
+    from fermion.html.page import web_page as web_page
+    from fermion.io.checksum import crc32c as crc32c
+    from fermion.io.read_ahead import iterate_ahead as iterate_ahead
+    from fermion.io.read_ahead import read_ahead as read_ahead
+    from fermion.io.remote import ask as ask
+    from fermion.io.remote import connect as connect
+    from fermion.io.remote import http_status as http_status
+    from fermion.io.remote import is_denied_object as is_denied_object
+    from fermion.io.remote import is_missing as is_missing
+    from fermion.io.remote import is_refused_range as is_refused_range
+    from fermion.io.remote import protocols as protocols
+    from fermion.io.remote import refuse_credentials as refuse_credentials
+    from fermion.io.remote import renames_in_one_step as renames_in_one_step
+    from fermion.io.remote import storage_error as storage_error
+    from fermion.io.sink import open_sink as open_sink
+    from fermion.parquet.source import ParquetSource as ParquetSource
+    from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
+    from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
+    from fermion.reading.training_blocks import FileBlocks as FileBlocks
+    from fermion.sql.engine import isolated_database as isolated_database
+    from fermion.sql.engine import load_duckdb as load_duckdb
+    from fermion.sql.expressions import SqlExpressions as SqlExpressions
+    from fermion.statistics.bounds import EXACT_FLAGS as EXACT_FLAGS
+    from fermion.statistics.bounds import unknown_statistics as unknown_statistics
+    from fermion.statistics.keys import unscaled_integer as unscaled_integer
+    from fermion.training.batch import TrainingBatch as TrainingBatch
+    from fermion.training.blocks import BlockRows as BlockRows
+    from fermion.training.blocks import OnDamage as OnDamage
+    from fermion.training.blocks import TrainingUnits as TrainingUnits
+    from fermion.training.epoch import Last as Last
+    from fermion.training.order import Shuffle as Shuffle
+    from fermion.training.reader import EpochBatches as EpochBatches
+    from fermion.training.reader import TrainingOptions as TrainingOptions
+    from fermion.training.reader import TrainingReader as TrainingReader
+    from fermion.training.reader import TrainingStats as TrainingStats
+    from fermion.writing.file_copy import copy_file as copy_file
 
-__getattr__ = load_when_asked_for(
+__all__, __getattr__, __dir__ = load_when_asked_for(
     "fermion",
     {
-        "ask": "io.remote",
-        "connect": "io.remote",
-        "http_status": "io.remote",
-        "is_denied_object": "io.remote",
-        "is_missing": "io.remote",
-        "is_refused_range": "io.remote",
-        "protocols": "io.remote",
-        "refuse_credentials": "io.remote",
-        "renames_in_one_step": "io.remote",
-        "storage_error": "io.remote",
-        "BatchCopier": "columns.arrow_input",
-        "BlockRows": "training.blocks:Rows",
-        "BoundedCache": "bounded_cache",
-        "blocks_that_may_match": "predicate.blocks",
-        "bare_batch": "columns.exchange",
-        "convert_batch": "columns.exchange",
-        "convert_batches": "columns.exchange",
-        "EXACT_FLAGS": "statistics.bounds",
-        "InputFiles": "columns.file_input",
-        "ParquetSource": "parquet.source",
-        "SqlExpressions": "sql.expressions",
-        "FileBlocks": "reading.training_blocks",
-        "Last": "training.epoch",
-        "OnDamage": "training.blocks",
-        "Shuffle": "training.order",
-        "TrainingBatch": "training.batch",
-        "TrainingOptions": "training.reader",
-        "TrainingReader": "training.reader",
-        "TrainingStats": "training.reader",
-        "EpochBatches": "training.reader",
-        "TrainingUnits": "training.blocks:Units",
-        "copied_array": "columns.arrow_input",
-        "copy_file": "writing.file_copy",
-        "WebPage": "html.page",
-        "child_fields": "columns.types",
-        "check_filled": "columns.filled",
-        "crc32c": "io.checksum",
-        "drop_batch_rows": "columns.rows",
-        "filled_bytes": "columns.filled",
-        "filter_of_predicate": "predicate.polars_expression",
-        "filter_batch_rows": "columns.rows",
-        "is_in_memory": "columns.arrow_input",
-        "is_of_pandas": "columns.arrow_input",
-        "isolated_database": "sql.engine",
-        "iterate_ahead": "io.read_ahead",
-        "joined_batches": "columns.rows",
-        "load_duckdb": "sql.engine",
-        "one_batch": "columns.rows",
-        "open_sink": "io.sink",
-        "read_ahead": "io.read_ahead",
-        "read_all": "columns.arrow_input",
-        "record_batch_reader": "columns.arrow_input",
-        "take_batch_rows": "columns.rows",
-        "take_table_rows": "columns.rows",
-        "unknown_statistics": "statistics.bounds:unknown",
-        "unscaled_integer": "statistics.keys",
-        "unwrapped": "columns.rows",
-        "value_text": "columns.value_text",
-        "web_page": "html.page",
-        "with_wide_floats": "columns.types",
+        "bounded_cache": ("BoundedCache",),
+        "columns.arrow_input": (
+            "BatchCopier",
+            "copied_array",
+            "is_in_memory",
+            "is_of_pandas",
+            "read_all",
+            "record_batch_reader",
+        ),
+        "columns.exchange": ("bare_batch", "convert_batch", "convert_batches"),
+        "columns.file_input": ("InputFiles",),
+        "columns.filled": ("check_filled", "filled_bytes"),
+        "columns.rows": (
+            "drop_batch_rows",
+            "filter_batch_rows",
+            "joined_batches",
+            "one_batch",
+            "take_batch_rows",
+            "take_table_rows",
+            "unwrapped",
+        ),
+        "columns.types": ("child_fields", "with_wide_floats"),
+        "columns.value_text": ("value_text",),
+        "html.page": ("WebPage", "web_page"),
+        "io.checksum": ("crc32c",),
+        "io.read_ahead": ("iterate_ahead", "read_ahead"),
+        "io.remote": (
+            "ask",
+            "connect",
+            "http_status",
+            "is_denied_object",
+            "is_missing",
+            "is_refused_range",
+            "protocols",
+            "refuse_credentials",
+            "renames_in_one_step",
+            "storage_error",
+        ),
+        "io.sink": ("open_sink",),
+        "parquet.source": ("ParquetSource",),
+        "predicate.blocks": ("blocks_that_may_match",),
+        "predicate.polars_expression": ("filter_of_predicate",),
+        "reading.training_blocks": ("FileBlocks",),
+        "sql.engine": ("isolated_database", "load_duckdb"),
+        "sql.expressions": ("SqlExpressions",),
+        "statistics.bounds": ("EXACT_FLAGS", "unknown_statistics"),
+        "statistics.keys": ("unscaled_integer",),
+        "training.batch": ("TrainingBatch",),
+        "training.blocks": ("OnDamage", "BlockRows", "TrainingUnits"),
+        "training.epoch": ("Last",),
+        "training.order": ("Shuffle",),
+        "training.reader": ("EpochBatches", "TrainingOptions", "TrainingReader", "TrainingStats"),
+        "writing.file_copy": ("copy_file",),
     },
     into=__name__,
 )
-
-__all__ = [
-    "EXACT_FLAGS",
-    "BatchCopier",
-    "BlockRows",
-    "BoundedCache",
-    "EpochBatches",
-    "FileBlocks",
-    "InputFiles",
-    "Last",
-    "OnDamage",
-    "ParquetSource",
-    "Shuffle",
-    "SqlExpressions",
-    "TrainingBatch",
-    "TrainingOptions",
-    "TrainingReader",
-    "TrainingStats",
-    "TrainingUnits",
-    "WebPage",
-    "ask",
-    "bare_batch",
-    "blocks_that_may_match",
-    "check_filled",
-    "child_fields",
-    "connect",
-    "convert_batch",
-    "convert_batches",
-    "copied_array",
-    "copy_file",
-    "crc32c",
-    "drop_batch_rows",
-    "filled_bytes",
-    "filter_batch_rows",
-    "filter_of_predicate",
-    "http_status",
-    "is_denied_object",
-    "is_in_memory",
-    "is_missing",
-    "is_of_pandas",
-    "is_refused_range",
-    "isolated_database",
-    "iterate_ahead",
-    "joined_batches",
-    "load_duckdb",
-    "one_batch",
-    "open_sink",
-    "protocols",
-    "read_ahead",
-    "read_all",
-    "record_batch_reader",
-    "refuse_credentials",
-    "renames_in_one_step",
-    "storage_error",
-    "take_batch_rows",
-    "take_table_rows",
-    "unknown_statistics",
-    "unscaled_integer",
-    "unwrapped",
-    "value_text",
-    "web_page",
-    "with_wide_floats",
-]
-
-__dir__ = __all__.copy

@@ -8,46 +8,48 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
 def load_when_asked_for(
     package: str,
-    homes: Mapping[str, str],
+    names: Mapping[str, Sequence[str]],
     *,
     into: str | None = None,
-    moved_to_engine: Collection[str] = (),
-) -> Callable[[str], Any]:
-    """The module-level ``__getattr__`` of a package, or of a module of it that exports names.
+    moved_to_engine: bool = False,
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """``__all__``, ``__getattr__`` and ``__dir__`` of a package, or of a module that exports names.
 
-    homes: Exported name to ``"module"``, or ``"module:name"`` where the name there is another one;
-        modules relative to the package.
+    names: Module, relative to the package, to the names that it has.
     into: Dotted name of the module that exports the names; the package itself by default.
-    moved_to_engine: Names that the package exported once, and its module ``engine`` exports now.
-        They are found with a `DeprecationWarning` that says so.
-    Returns: Takes a name that the module does not hold yet; gives the exported object, or the
-        package's submodule of that name, and keeps it in the module.
+    moved_to_engine: Whether names of the package's module ``engine`` are found here too, with a
+        `DeprecationWarning` that says where they are.
+    Returns: Names; what takes a name that the module does not hold yet, and gives the exported
+        object, or the package's submodule of that name, and keeps it in the module; what lists the
+        names.
     """
     exporting = into or package
+    homes = {name: module for module, listed in names.items() for name in listed}
 
     def find(name: str) -> Any:
-        if name in moved_to_engine:
-            place = f"{package}.engine"
+        if name not in homes:
+            engine = importlib.import_module(f"{package}.engine") if moved_to_engine else None
+            if engine is None or name not in engine.__all__:
+                return _submodule(exporting, name)
+            place = engine.__name__
             warnings.warn(
                 f"{package}.{name} is now {place}.{name}; the old name goes with the next version",
                 DeprecationWarning,
                 stacklevel=2,
             )
-            return getattr(importlib.import_module(place), name)
-        if name not in homes:
-            return _submodule(exporting, name)
-        module, _, original = homes[name].partition(":")
-        exported = getattr(importlib.import_module(f"{package}.{module}"), original or name)
+            return getattr(engine, name)
+        exported = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
         setattr(importlib.import_module(exporting), name, exported)
         return exported
 
-    return find
+    exported_names = list(homes)
+    return exported_names, find, exported_names.copy
 
 
 def _submodule(package: str, name: str) -> Any:

@@ -528,6 +528,9 @@ def open_file(
     return FermionFile(path, options=options, storage_options=storage_options)
 
 
+open = open_file  # the name that `fermion` exports
+
+
 def read_table(
     path: PathLike | Any,
     *,

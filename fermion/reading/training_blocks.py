@@ -10,7 +10,7 @@ import pyarrow as pa
 from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import one_batch
 from fermion.display import location_text
-from fermion.training.blocks import BLOCK_ROWS, Rows, Units
+from fermion.training.blocks import BLOCK_ROWS, BlockRows, TrainingUnits
 
 
 class FileBlocks:
@@ -37,16 +37,16 @@ class FileBlocks:
         identity = {"file": self._file.file_id or location_text(self._file.index.where)}
         return identity if self._filter is None else {**identity, "filter": str(self._filter)}
 
-    def read(self, part: int, start: int, stop: int) -> Rows:
+    def read(self, part: int, start: int, stop: int) -> BlockRows:
         """As of `BlockSource`."""
         first = int(self._starts[part]) + start
         rows = RowRanges.from_bounds([first], [first + stop - start])
         if self._filter is None:
-            return Rows(self._batch(rows))
+            return BlockRows(self._batch(rows))
         found = self._file.find(self._filter, rows=rows)
         if found == rows:
-            return Rows(self._batch(rows))
-        return Rows(self._batch(found), found.to_indices() - first)
+            return BlockRows(self._batch(rows))
+        return BlockRows(self._batch(found), found.to_indices() - first)
 
     def _batch(self, rows: RowRanges) -> pa.RecordBatch:
         return one_batch(
@@ -58,12 +58,14 @@ class FileBlocks:
         """As of `BlockSource`."""
         return self._file.count(self._filter)
 
-    def units(self) -> Units:
+    def units(self) -> TrainingUnits:
         """As of `BlockSource`."""
         ids, rows = self._file.batches()
         of_stripe = np.searchsorted(self._starts, np.cumsum(rows) - rows, "right")
         cuts = np.searchsorted(of_stripe, np.arange(2, len(self._starts) + 1))
-        return Units.of_batches(list(zip(np.split(ids, cuts), np.split(rows, cuts), strict=True)))
+        return TrainingUnits.of_batches(
+            list(zip(np.split(ids, cuts), np.split(rows, cuts), strict=True))
+        )
 
     def bytes_read(self) -> int:
         """As of `BlockSource`."""

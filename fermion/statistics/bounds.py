@@ -147,7 +147,7 @@ class ColumnStatistics:
         return key_value(self.max, dtype, pad=0xFF)
 
 
-def unknown(rows: int, order: Order = Order.NONE) -> ColumnStatistics:
+def unknown_statistics(rows: int, order: Order = Order.NONE) -> ColumnStatistics:
     """Statistics that say nothing but the number of values."""
     return ColumnStatistics(
         min=INT64_MIN,
@@ -328,7 +328,7 @@ def chunk_statistics(
 def merge_columns(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
     """Statistics of several runs of rows of one column, in row order, taken together."""
     if not parts:
-        return unknown(0)
+        return unknown_statistics(0)
     if len(parts) == 1:
         return parts[0]
     minimum, maximum, flags = _merged(

@@ -21,7 +21,7 @@ _log = logger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
+class BlockRows:
     """Rows that were read for some slots of a part.
 
     Attributes
@@ -38,7 +38,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Units:
+class TrainingUnits:
     """Slots that belong together; a unit may lie at several places.
 
     Attributes
@@ -55,7 +55,7 @@ class Units:
     stops: np.ndarray
 
     @classmethod
-    def of_batches(cls, parts: list[tuple[np.ndarray, np.ndarray]]) -> Units:
+    def of_batches(cls, parts: list[tuple[np.ndarray, np.ndarray]]) -> TrainingUnits:
         """Those of the batches of each part, which are given by their ids and lengths."""
         ids = np.concatenate([np.zeros(0, np.int64), *(each for each, _ in parts)])
         rows = np.concatenate([np.zeros(0, np.int64), *(each for _, each in parts)])
@@ -83,13 +83,13 @@ class BlockSource(Protocol):
     def identity(self) -> dict[str, Any]:
         """What tells this source from others, as JSON values by name."""
 
-    def read(self, part: int, start: int, stop: int) -> Rows:
+    def read(self, part: int, start: int, stop: int) -> BlockRows:
         """The rows of some slots of a part, stop exclusive."""
 
     def count(self) -> int:
         """How many rows there are."""
 
-    def units(self) -> Units:
+    def units(self) -> TrainingUnits:
         """Slots that belong together, as their rows have one ``batch_id``.
 
         Raises InvalidArgumentError: Rows were not written in batches.
@@ -101,11 +101,11 @@ class BlockSource(Protocol):
 
 Place: TypeAlias = tuple[int, int, int]
 """A part, and slots of it from start to stop, stop exclusive."""
-ReadPlaces: TypeAlias = Callable[[Sequence[Place]], list[Rows]]
+ReadPlaces: TypeAlias = Callable[[Sequence[Place]], list[BlockRows]]
 """Reads places that belong together: a block, or all places of a unit."""
 
 
-def read_places(source: BlockSource, places: Sequence[Place]) -> list[Rows]:
+def read_places(source: BlockSource, places: Sequence[Place]) -> list[BlockRows]:
     """The rows of each place."""
     return [source.read(*place) for place in places]
 
@@ -124,7 +124,7 @@ class DamageSkipper:
         self._lock = Lock()
         self.blocks = self.rows = 0
 
-    def read(self, places: Sequence[Place]) -> list[Rows]:
+    def read(self, places: Sequence[Place]) -> list[BlockRows]:
         """The rows of each place; none of any if one is damaged, which is a warning in the log."""
         try:
             return read_places(self._source, places)
@@ -139,7 +139,7 @@ class DamageSkipper:
             with self._lock.get():
                 self.blocks, self.rows = self.blocks + len(places), self.rows + slots
             none = pa.RecordBatch.from_pylist([], self._source.schema)
-            return [Rows(none, np.zeros(0, np.int64))] * len(places)
+            return [BlockRows(none, np.zeros(0, np.int64))] * len(places)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fermion.forks import ThreadPool
 from fermion.training.batch import NullRule, Window
-from fermion.training.blocks import Blocks, ReadPlaces, Rows, Units
+from fermion.training.blocks import BlockRows, Blocks, ReadPlaces, TrainingUnits
 from fermion.training.order import EpochOrder, Piece, UnitOrder
 
 Last = Literal["short", "drop", "repeat"]
@@ -163,7 +163,7 @@ class UnitEpoch:
     def __init__(
         self,
         read: ReadPlaces,
-        units: Units,
+        units: TrainingUnits,
         order: UnitOrder,
         share: Share,
         rule: NullRule,
@@ -201,7 +201,7 @@ class UnitEpoch:
         """As of `Epoch`."""
 
 
-def _row_of_slot(rows: Sequence[Rows], slots: np.ndarray) -> np.ndarray:
+def _row_of_slot(rows: Sequence[BlockRows], slots: np.ndarray) -> np.ndarray:
     """The number of each slot's row among all rows, -1 where there is none: ``int64``."""
     numbers = np.full(int(slots.sum()), -1, np.int64)
     first_slot = first_row = 0

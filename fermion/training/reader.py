@@ -37,7 +37,7 @@ from fermion.training.blocks import (
     DamageSkipper,
     OnDamage,
     ReadPlaces,
-    Units,
+    TrainingUnits,
     read_places,
 )
 from fermion.training.epoch import Epoch, Last, Share, SlotEpoch, UnitEpoch
@@ -211,7 +211,7 @@ class TrainingReader:
         return Blocks.cut(self._source.slots, BLOCK_ROWS)
 
     @cached_property
-    def _units(self) -> Units:
+    def _units(self) -> TrainingUnits:
         return self._source.units()
 
     def _make_epoch(self, number: int) -> Epoch:

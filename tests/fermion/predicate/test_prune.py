@@ -26,7 +26,7 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.statistics.bounds import merge, page_statistics, unknown
+from fermion.statistics.bounds import merge, page_statistics, unknown_statistics
 from tests.kit.files.predicate_model import SCHEMA, expressions, leaves, rows, table_of
 
 Path = tuple[str, ...]
@@ -228,7 +228,7 @@ def test_chunks_and_files_are_units_like_pages():
     for values in ([1, 2, 3], [7, 8]):
         cuts = np.array([0, len(values)])
         parts.append(merge(page_statistics(np.array(values), None, cuts, node), len(values)))
-    parts.append(unknown(4, Order.SIGNED))
+    parts.append(unknown_statistics(4, Order.SIGNED))
     limits = [np.array([getattr(part, name) for part in parts]) for name in ("min", "max")]
     nulls = np.array([part.null_count for part in parts])
     flags = np.array([part.flags for part in parts], np.uint32)
