@@ -25,9 +25,11 @@ from fermion_table.checks.missing_files import (
     publish_without,
 )
 from fermion_table.checks.verify import verify
+from fermion_table.commit.undecided import give_up
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, UnsupportedFeature
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import SchemaVersions, end_at, list_ids
+from fermion_table.metadata.decisions import decision_on
+from fermion_table.metadata.history import Newest, SchemaVersions, list_ids
 from fermion_table.metadata.manifest import data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     live_entries,
@@ -243,17 +245,13 @@ class _Repair:
         self._repair_markers(branch, ids[-1] if ids else self._left_at(branch))
         if not ids:
             return self._left(branch)  # it has no commits of its own
-        head = self._good_head(branch, ids, self._first_kept(branch, ids[-1]))
-        if head is None:
+        end = self._good_end(branch, ids, self._first_kept(branch, ids[-1]))
+        if end is None:
             return None
-        for snapshot_id in (each for each in reversed(ids) if each > head.id):
+        for snapshot_id in (each for each in reversed(ids) if each > end.stored.id):
             self._set_aside(branch, snapshot_id)
-        self._repair_pointers(branch, head, ids[-1])
-        try:
-            shown = end_at(self.store, head, branch).snapshot
-        except CorruptMetadata as error:
-            self.problems.append(str(error))
-            return None
+        self._repair_pointers(branch, end.stored, ids[-1])
+        shown = end.snapshot
         self._mark_what_has_expired(branch, shown, [each for each in ids if each < shown.id])
         return shown
 
@@ -279,17 +277,26 @@ class _Repair:
         self.problems += [f"branch {branch!r}: {each}" for each in lost.undecided]
         self.rows_lost += lost.rows
 
-    def _good_head(self, branch: str, ids: list[int], kept: int) -> Snapshot | None:
-        """The newest snapshot that can be read, restored from a copy where there is one."""
+    def _good_end(self, branch: str, ids: list[int], kept: int) -> Newest | None:
+        """The newest snapshot that can be read, restored from a copy where there is one.
+
+        Behind it, those that do not count, of transactions over several tables.
+        """
+        last: Snapshot | None = None
         for snapshot_id in reversed(ids):
             if 0 < snapshot_id < kept:
                 break
-            found = self._readable(branch, snapshot_id)
+            try:
+                if (uncounted := self._uncounted(branch, snapshot_id)) is not None:
+                    last = last or uncounted
+                    continue
+            except CorruptMetadata as error:  # of the decision
+                self.problems.append(str(error))
+                return None
+            found = self._readable(branch, snapshot_id) or self._restored(branch, snapshot_id)
             if found is not None:
-                return found
-            copied = self._restored(branch, snapshot_id)
-            if copied is not None:
-                return copied
+                return Newest(found, last or found)
+            last = None
         path = snapshot_path(ids[-1], branch)
         self.problems.append(f"{path}: no snapshot of branch {branch!r} can be read")
         self.problems += self._lost_manifests(path)
@@ -319,6 +326,21 @@ class _Repair:
         except (TableError, FileNotFoundError):
             return None
         return snapshot if snapshot.id == snapshot_id else None
+
+    def _uncounted(self, branch: str, snapshot_id: int) -> Snapshot | None:
+        """What a snapshot file holds that does not count, whose files may be gone; else None.
+
+        Raises CorruptMetadata: What was decided about it is not known.
+        """
+        path = snapshot_path(snapshot_id, branch)
+        try:
+            snapshot = decode_snapshot(self.store.read(path), path)
+        except (CorruptMetadata, FileNotFoundError):
+            return None
+        if snapshot.transaction is None:
+            return None
+        decision = decision_on(self.store, snapshot)
+        return None if decision is not None and decision.state == "committed" else snapshot
 
     def _check(self, snapshot: Snapshot) -> None:
         """Read the schema and the manifests of a snapshot; raises if one is not what it was."""
@@ -364,6 +386,8 @@ class _Repair:
             f"{path}: can't be read; set aside, the snapshot before it is the newest"
         )
         if not self.dry_run:
+            if (uncounted := self._uncounted(branch, snapshot_id)) is not None:
+                give_up(self.store, uncounted)  # unless that was done
             self._keep_bytes(path, snapshot_id)
             self.store.delete(path)
 

@@ -215,7 +215,8 @@ def _plan_run(
     there = max(there, pointers.first_kept(store, branch))
     if there > newest.id:
         pointers.check_marks(store, newest.id, branch)
-    kept = policy.first_kept([each for each in times_ms if each[0] >= there])
+    counted = [each for each in times_ms if each[0] not in void]
+    kept = policy.first_kept([each for each in counted if each[0] >= there])
     if left is not None:
         kept = min(kept, _moved_to(store, left, newest))
     positions = list(consumers.positions(store))
@@ -223,7 +224,7 @@ def _plan_run(
     needed = [each.snapshot_id for each in positions if each.branch == branch and each not in over]
     kept = min(kept, max(there, min(needed))) if needed else kept
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
-    still_recorded = [each for each in times_ms if each[0] >= recorded_there]
+    still_recorded = [each for each in counted if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
     before = _data_before(store, there, kept, branch, void)
     before |= _metadata_before(store, recorded_there, recorded, branch, void)
@@ -249,7 +250,7 @@ def _plan_run(
         grace_ms=policy.snapshot_file_grace_ms,
     )
     return _Run(
-        snapshots=max(0, kept - there),
+        snapshots=len({*range(there, kept)} - void),
         consumers=[each.path for each in over],
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
         objects={path: size for path, size in before.items() if path not in alive},

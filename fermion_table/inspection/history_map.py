@@ -23,7 +23,7 @@ from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column
 from fermion_table.inspection.history_log import commit_changes
 from fermion_table.inspection.refs import Branches
-from fermion_table.metadata.history import SchemaVersions, latest, walk
+from fermion_table.metadata.history import SchemaVersions, latest, parent_of, walk
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import (
@@ -31,7 +31,7 @@ from fermion_table.metadata.references import (
     list_tags,
     snapshot_of,
 )
-from fermion_table.metadata.snapshot import Deltas, Snapshot, Totals
+from fermion_table.metadata.snapshot import Deltas, Snapshot, SnapshotReference, Totals
 from fermion_table.schema.schema import has_buckets
 from fermion_table.storage.store import AtomicStore
 
@@ -47,9 +47,10 @@ SCRIPTS = (_HERE / "history.js", _HERE / "history_panels.js")
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Snapshots in the order of time, and their places by hash."""
+    """Snapshots in the order of time, what they were made on, and their places by hash."""
 
     snapshots: list[Snapshot]
+    parents: list[SnapshotReference | None]
     places: dict[str, int]
 
     def place(self, hash_: str | None) -> int:
@@ -84,7 +85,7 @@ def history_map(
         for head in heads
     ]
     tagged = [snapshot_of(tag, tag.name) for tag in tags]
-    found = _in_order([*walked, [snapshot], tagged])
+    found = _in_order(store, [*walked, [snapshot], tagged])
     texts: dict[str, int] = {}
     return {
         "table": {
@@ -94,8 +95,7 @@ def history_map(
             "primary_key": has_buckets(schemas.current),
             "shown": found.place(snapshot.hash),
             "is_cut": any(
-                each.parent is not None and found.place(each.parent.hash) == NONE
-                for each in found.snapshots
+                each is not None and found.place(each.hash) == NONE for each in found.parents
             ),
         },
         "snapshots": _snapshots(store, found, texts),
@@ -122,7 +122,7 @@ def history_map(
     }
 
 
-def _in_order(walked: Iterable[Iterable[Snapshot]]) -> _Found:
+def _in_order(store: AtomicStore, walked: Iterable[Iterable[Snapshot]]) -> _Found:
     """Each snapshot once, by time; a branch is followed to where it left one that is known."""
     known: dict[str, Snapshot] = {}
     for each in walked:
@@ -131,7 +131,8 @@ def _in_order(walked: Iterable[Iterable[Snapshot]]) -> _Found:
                 break
             known[snapshot.hash] = snapshot
     ordered = sorted(known.values(), key=lambda each: (each.time_ms, each.id))
-    return _Found(ordered, {each.hash: place for place, each in enumerate(ordered)})
+    parents = [parent_of(store, each) for each in ordered]
+    return _Found(ordered, parents, {each.hash: place for place, each in enumerate(ordered)})
 
 
 def _snapshots(store: AtomicStore, found: _Found, texts: dict[str, int]) -> dict[str, list[Any]]:
@@ -142,10 +143,7 @@ def _snapshots(store: AtomicStore, found: _Found, texts: dict[str, int]) -> dict
         "id": [each.id for each in found.snapshots],
         "time_ms": [each.time_ms for each in found.snapshots],
         "schema": [each.schema.id for each in found.snapshots],
-        "parent": [
-            NONE if each.parent is None else found.place(each.parent.hash)
-            for each in found.snapshots
-        ],
+        "parent": [NONE if each is None else found.place(each.hash) for each in found.parents],
         "brought": [
             found.place(each.properties.get(MERGED_PROPERTY) or each.properties.get(HEAD_PROPERTY))
             for each in found.snapshots

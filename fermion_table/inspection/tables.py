@@ -14,11 +14,11 @@ from fermion_table.inspection.entry_columns import partition_column, statistics_
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.consumers import list_consumers
-from fermion_table.metadata.history import SchemaVersions, walk
+from fermion_table.metadata.history import SchemaVersions, parent_of, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_tags
-from fermion_table.metadata.snapshot import Snapshot, Totals
+from fermion_table.metadata.snapshot import Snapshot, SnapshotReference, Totals
 from fermion_table.schema.difference import schema_changes
 from fermion_table.schema.schema import TableSchema, describe_field
 from fermion_table.storage.paths import snapshot_path
@@ -175,7 +175,7 @@ class Inspection:
 
     def snapshots(self) -> pa.Table:
         """Every snapshot up to this one that has not expired, oldest first."""
-        rows = [_snapshot_row(snapshot) for snapshot in self._walked()]
+        rows = [_snapshot_row(each, parent_of(self.store, each)) for each in self._walked()]
         return pa.Table.from_pylist(rows[::-1], schema=SNAPSHOTS)
 
     def history(self) -> pa.Table:
@@ -291,12 +291,12 @@ class Inspection:
         return live_entries(self.store, self.snapshot)
 
 
-def _snapshot_row(snapshot: Snapshot) -> dict[str, Any]:
+def _snapshot_row(snapshot: Snapshot, parent: SnapshotReference | None) -> dict[str, Any]:
     deltas, totals = snapshot.deltas, snapshot.totals
     identifier = snapshot.commit_identifier
     return {
         "snapshot_id": snapshot.id,
-        "parent_id": snapshot.parent.id if snapshot.parent is not None else None,
+        "parent_id": parent.id if parent is not None else None,
         "branch": snapshot.branch,
         "kind": snapshot.kind,
         "committed_at": snapshot.time_ms,

@@ -34,6 +34,7 @@ from fermion_table.metadata.snapshot import (
     Delta,
     SchemaReference,
     Snapshot,
+    SnapshotReference,
     Touched,
     decode_snapshot,
 )
@@ -219,6 +220,21 @@ def counts(store: AtomicStore, snapshot: Snapshot, branch: str) -> bool:
     return decision is not None and decision.state == "committed"
 
 
+def before_void(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> int:
+    """The id of the snapshot before those whose transactions were given up, up to this id.
+
+    Another id is given back, also that of a snapshot that is not decided.
+    """
+    found = try_load(store, snapshot_id, branch=branch) if snapshot_id > 0 else None
+    if found is None or counts(store, found, branch):
+        return snapshot_id
+    end = newest(store, branch=branch, start=snapshot_id)
+    if end.is_undecided and end.stored.id == snapshot_id:
+        return snapshot_id
+    before = load_parent(store, found, branch=branch)
+    return snapshot_id if before is None else before.id
+
+
 def load_state(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -> Snapshot | None:
     """What the table held after a snapshot id that exists; None where that has expired.
 
@@ -262,6 +278,12 @@ def load_parent(store: AtomicStore, snapshot: Snapshot, *, branch: str = MAIN) -
         snapshot = parent
         parent = _stored_before(store, snapshot, branch)
     return parent
+
+
+def parent_of(store: AtomicStore, snapshot: Snapshot) -> SnapshotReference | None:
+    """The snapshot that another one was made on: `load_parent` without reading it, mostly."""
+    before = load_parent(store, snapshot, branch=snapshot.branch) if snapshot.parent_void else None
+    return snapshot.parent if before is None else before.reference
 
 
 def _stored_before(store: AtomicStore, snapshot: Snapshot, branch: str) -> Snapshot | None:

@@ -13,6 +13,7 @@ from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound, VersionNotFound
 from fermion_table.metadata.history import (
+    before_void,
     earliest_id,
     latest,
     list_ids,
@@ -108,6 +109,8 @@ def find_recorded(
 ) -> tuple[Snapshot, str]:
     """The same, of a snapshot id also where only the changelog is left.
 
+    The id of a snapshot that was given up stands for the snapshot before it: nothing came between.
+
     Raises VersionNotFound.
     """
     try:
@@ -115,7 +118,8 @@ def find_recorded(
     except VersionNotFound:
         if not isinstance(version, int):
             raise
-        snapshot = load_recorded(store, version, branch=branch)
+        before = before_void(store, version, branch=branch)
+        snapshot = load_recorded(store, before, branch=branch)
         return snapshot, branch if is_part_of(store, snapshot, branch) else snapshot.branch
 
 

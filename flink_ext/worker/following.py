@@ -95,10 +95,14 @@ class PlanChanges(ChangesRequest, tag="plan_changes", kw_only=True):
 
     def answer(self, worker: Worker, rows: pa.Table | None) -> Answer:
         """The last snapshot that is covered, and places: names, order, and key of the reader."""
-        latest = self.open().snapshot.id
-        end = min(latest, self.start + COMMITS_MAX)
-        if end <= self.start:
+        table = self.open()
+        latest = table.snapshot.id
+        if latest <= self.start:
             return {"snapshot": self.start, "latest": latest, "places": []}
+        ends = (*range(self.start + COMMITS_MAX, latest, COMMITS_MAX), latest)
+        # The id of a transaction that was given up stands for the snapshot before it.
+        counted = (table.scan_changes(self.start, end).snapshot.id for end in ends)
+        end = next(each for each in counted if each > self.start)
         places = [
             {"order": group[0].order, "places": [tree.place for tree in group]}
             for group in _groups(self.changes(end).trees())

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
-from fermion_table import Scan, Snapshot, Table, VersionNotFound
+from fermion_table import Scan, Table, VersionNotFound
 from fermion_table.engine import CHANGE_FIELDS, ChangeSplit, Split
 from spark_ext.datasource.offsets import BEFORE_ALL, Portion, StreamOffset, portions
 from spark_ext.datasource.stream import QUIET_KINDS, FermionStreamReader, StreamPartition
@@ -176,11 +176,7 @@ class ChangeStreamReader(FermionStreamReader):
         """The number of files that count: those that the commit added and removed."""
         if initial:
             return super()._files_in(snapshot_id, initial)
-        snapshot = self._recorded(snapshot_id)
-        deltas = snapshot.deltas
-        is_quiet = snapshot.kind in QUIET_KINDS
-        return 0 if is_quiet else deltas.files_added + deltas.files_removed
-
-    def _recorded(self, snapshot_id: int) -> Snapshot:
-        """A snapshot, also if its rows have expired and its changelog has not."""
-        return changes_of(self._options, snapshot_id, snapshot_id).snapshot
+        snapshot = self._commit(snapshot_id)
+        if snapshot is None or snapshot.kind in QUIET_KINDS:
+            return 0
+        return snapshot.deltas.files_added + snapshot.deltas.files_removed

@@ -33,7 +33,7 @@ from spark_ext.datasource.offsets import (
 )
 from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task
 from spark_ext.errors import UnsupportedBySpark
-from spark_ext.opening import open_branch, open_version, scan_of
+from spark_ext.opening import changes_of, open_branch, scan_of
 from spark_ext.options import SourceOptions
 from spark_ext.reading.task import ReadTask, column_paths
 from spark_ext.types import exchange_schema, spark_schema
@@ -141,7 +141,7 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a micro-batch between two offsets of this table."""
         tasks: list[InputPartition] = []
         for portion in portions(start, end):
-            if portion.initial or self.adds_rows(self._snapshot(portion.snapshot)):
+            if portion.initial or self.adds_rows(self._commit(portion.snapshot)):
                 scan = self._scan(portion.snapshot)
                 self.check_columns(scan.schema, scan.snapshot.id)
                 read = ReadTask(scan.reader, exchange_schema(self._schema))
@@ -156,7 +156,9 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _files_in(self, snapshot_id: int, initial: bool) -> int:
         """The number of files that a snapshot has for the stream, without regard to the filter."""
-        snapshot = self._snapshot(snapshot_id)
+        snapshot = self._commit(snapshot_id)
+        if snapshot is None:
+            return 0
         if initial:
             return snapshot.totals.files
         return snapshot.deltas.files_added if self.adds_rows(snapshot) else 0
@@ -196,11 +198,13 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._schema.simpleString()} when the query was started; start it again"
             )
 
-    def adds_rows(self, snapshot: Snapshot) -> bool:
-        """Whether a commit appends rows.
+    def adds_rows(self, snapshot: Snapshot | None) -> bool:
+        """Whether a commit appends rows; None: it was given up.
 
         Raises UnsupportedBySpark: It removes or replaces rows.
         """
+        if snapshot is None:
+            return False
         if snapshot.kind == "append":
             return True
         if snapshot.kind in QUIET_KINDS or self._options.skip_rewrites:
@@ -236,8 +240,11 @@ class FermionStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "all changes of rows, each with its _change_type"
             )
 
-    def _snapshot(self, snapshot_id: int) -> Snapshot:
-        return open_version(self._at(snapshot_id)).snapshot
+    def _commit(self, snapshot_id: int) -> Snapshot | None:
+        """A snapshot, also where only its changelog is kept; None: its transaction was given up."""
+        bare = replace(self._options, columns=None, filter=None)
+        found = changes_of(bare, snapshot_id, snapshot_id).snapshot
+        return found if found.id == snapshot_id else None
 
 
 @dataclass(slots=True)

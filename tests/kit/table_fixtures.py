@@ -17,6 +17,7 @@ from tests.kit.golden_archives import unpack
 from tests.kit.stores import delete_unless_dead
 from tests.kit.tables.crash_operations import Signaller, make_keyed_table, make_table
 from tests.kit.tables.s3_servers import make_bucket
+from tests.kit.tables.warehouses import SCHEMA, rows
 
 UNRAISABLE = pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 S3_REASON = "the extra s3 and the group dev bring s3fs and moto"
@@ -111,3 +112,11 @@ def keyed_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def catalog(tmp_path: Path) -> Catalog:
     """Of an empty warehouse."""
     return Catalog.open(tmp_path / "warehouse", durability="fast")
+
+
+@pytest.fixture
+def two(catalog: Catalog) -> Catalog:
+    """A catalog with the tables ``a`` and ``db.b``, which have a row each."""
+    for name in ("a", "db.b"):
+        catalog.create_table(name, SCHEMA).append(rows(1))
+    return catalog

@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import Catalog, Table
 from fermion_table.catalog import transactions
 from fermion_table.catalog.transactions import REFUSED, CatalogTransaction
-from fermion_table.commit.commit import Commit
 from fermion_table.errors import (
     CommitConflict,
     CommitStateUnknown,
@@ -34,21 +33,21 @@ from fermion_table.errors import (
 from fermion_table.metadata import snapshot as snapshots
 from fermion_table.metadata.decisions import decision_path
 from fermion_table.metadata.history import newest
-from fermion_table.options import CommitOptions
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.store import CreateResult
-from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
+from tests.kit.tables.warehouses import (
+    SCHEMA,
+    again,
+    append_both,
+    give_up,
+    ids,
+    lease,
+    rows,
+    stop_before_decision,
+)
 
 KEYED = {"primary_key": "id", "properties": {"bucket": "1"}}
-
-
-@pytest.fixture
-def two(catalog: Catalog) -> Catalog:
-    """A catalog with the tables ``a`` and ``db.b``, which have a row each."""
-    for name in ("a", "db.b"):
-        catalog.create_table(name, SCHEMA).append(rows(1))
-    return catalog
 
 
 def files(catalog: Catalog) -> set[Path]:
@@ -59,45 +58,6 @@ def files(catalog: Catalog) -> set[Path]:
 
 def shown(catalog: Catalog) -> tuple[list[int], list[int]]:
     return ids(catalog.table("a")), ids(catalog.table("db.b"))
-
-
-@contextmanager
-def lease(seconds: float) -> Iterator[None]:
-    """Writers wait so long for transactions that are not decided."""
-    defaults = Commit.__init__.__kwdefaults__
-    with mock.patch.dict(defaults, {"options": CommitOptions(lease_s=seconds)}):
-        yield
-
-
-def append_both(
-    catalog: Catalog, number: int, meanwhile: Callable[[], object] | None = None, **identity: Any
-) -> None:
-    """A row for both tables, and what happens before the transaction ends."""
-    with catalog.transaction(**identity) as tx:
-        tx.table("a").append(rows(number))
-        tx.table("db.b").append(rows(number))
-        if meanwhile is not None:
-            meanwhile()
-
-
-def stop_before_decision(catalog: Catalog, number: int = 2, **identity: Any) -> None:
-    """A transaction whose writer dies when all snapshots are there: it is pending."""
-    with (
-        mock.patch.object(CatalogTransaction, "_decided", side_effect=SystemExit),
-        mock.patch.object(CatalogTransaction, "_give_up"),
-        mock.patch.object(transactions.ChangedRows, "lost"),
-        suppress(SystemExit),
-    ):
-        append_both(catalog, number, **identity)
-
-
-def give_up(catalog: Catalog, number: int = 2) -> None:
-    """A transaction that leaves a void snapshot in both tables."""
-    with (
-        mock.patch.object(CatalogTransaction, "_decided", side_effect=OSError("no storage")),
-        pytest.raises(OSError, match="no storage"),
-    ):
-        append_both(catalog, number)
 
 
 def test_changes_of_several_tables_become_visible_together(catalog: Catalog) -> None:
@@ -186,55 +146,6 @@ def test_an_exception_gives_up_and_leaves_no_file(two: Catalog) -> None:
             tx.table("a").append(pa.table({"id": ["no number"]}))
         tx.table("db.b").append(rows(2))
     assert shown(two) == ([1, 2], [1, 2])
-
-
-def test_a_void_snapshot_is_passed_over_by_everything(two: Catalog) -> None:
-    """By id, tag, ancestor, time, history, changes, branches, clones, expiry and checks."""
-    stop_before_decision(two)
-    a, b = two.table("a"), two.table("db.b")
-    assert (a.snapshot.id, b.snapshot.id) == (1, 1)
-    assert b.verify().ok
-    with lease(0.0):
-        a.append(rows(3))
-    assert a.snapshot.id == 3
-    assert [each.id for each in a.snapshots()] == [0, 1, 3]
-    assert [each["id"] for each in a.history()] == [3, 1, 0]
-    assert two.table("a", version="main~1").snapshot.id == 1
-    with pytest.raises(VersionNotFound, match=r"snapshot 2 does not count: .* given up"):
-        two.table("a", version=2)
-    with pytest.raises(VersionNotFound, match="does not count"):
-        a.tags.create("t", version=2)
-    between = datetime.fromtimestamp((a.snapshot.time_ms - 1) / 1000, UTC)
-    assert two.table("a", version=between).snapshot.id == 1
-    assert a.scan_changes(1).to_arrow()["id"].to_pylist() == [3]
-    clone = a.clone(Path(two.location).parent / "clone")
-    assert ids(clone) == [1, 3]
-    before = files(two)
-    assert a.remove_orphan_files(older_than=timedelta(days=-1)).files
-    assert len(before - files(two)) == 1
-    a.expire_snapshots(older_than=timedelta(days=-1), retain_last=1)
-    assert a.verify(data=True).ok
-    assert a.repair(dry_run=True).actions == ()
-    assert ids(two.table("a")) == [1, 3]
-
-
-def test_a_void_snapshot_is_followed_by_fast_forwards_merges_and_restores(two: Catalog) -> None:
-    a = two.table("a")
-    for name in ("forward", "merge"):
-        a.branches.create(name)
-        two.table("a", branch=name).append(rows(len(name)))
-    give_up(two)
-    a.branches.fast_forward("forward")
-    assert (again(two).table("a").snapshot.id, ids(two.table("a"))) == (3, [1, 7])
-    give_up(two)
-    two.table("a").branches.merge("merge")
-    assert (two.table("a").snapshot.id, ids(two.table("a"))) == (5, [1, 5, 7])
-    give_up(two)
-    give_up(two)
-    two.table("a").restore(1)
-    assert (two.table("a").snapshot.id, ids(two.table("a"))) == (8, [1])
-    assert [each.id for each in two.table("a").snapshots()] == [0, 1, 3, 5, 8]
-    assert two.table("a").verify(data=True).ok
 
 
 def test_a_pending_snapshot_is_not_seen_and_is_given_up_after_the_lease(two: Catalog) -> None:

@@ -10,6 +10,7 @@ import pytest
 from fermion_table import Table
 from flink_ext.worker import following
 from tests.kit.flink_worker import Conversation, Refused, ask
+from tests.kit.tables.warehouses import give_up, rows, stop_before_decision
 
 COLUMNS = [["k", "BIGINT"], ["v", "BIGINT"]]
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -85,6 +86,22 @@ def test_a_long_history_is_followed_in_intervals(keyed, monkeypatch):
     assert rest["snapshot"] == 3
     nothing = ask("plan_changes", path=keyed.location, columns=COLUMNS, start=3)
     assert (nothing["snapshot"], nothing["places"]) == (3, [])
+
+
+def test_transactions_that_were_given_up_are_passed_over(two, monkeypatch):
+    """Also where an interval would end with one of them, or has nothing else."""
+    monkeypatch.setattr(following, "COMMITS_MAX", 2)
+    for number in (2, 3, 4):
+        give_up(two, number)
+    a = two.table("a")
+    a.append(rows(5))
+    stop_before_decision(two, 6)
+    asked = {"path": a.location, "columns": [["id", "BIGINT"]]}
+    plan = ask("plan_changes", **asked, start=0)
+    assert (plan["snapshot"], plan["latest"]) == (1, 5)
+    rest = ask("plan_changes", **asked, start=1)
+    assert (rest["snapshot"], len(rest["places"])) == (5, 1)
+    assert ask("plan_changes", **asked, start=5)["places"] == []
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from spark_ext.options import parse_options
 from spark_ext.types import spark_schema
 from spark_ext.versions import READ_LIMITS
 from tests.kit.spark.versions import needs
+from tests.kit.tables.warehouses import give_up, lease, stop_before_decision
 
 pytestmark = pytest.mark.spark
 
@@ -41,6 +42,7 @@ def target(tmp_path):
 def copy(spark, source, target, tmp_path, **options):
     """Run a query until it has copied all there is; give its progress back."""
     stream = spark.readStream.format("fermion").options(**options).load(source.location)
+    stream = stream.drop("_change_type", "_commit_version", "_commit_timestamp")
     writer = stream.writeStream.format("fermion").option("path", target.location)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
@@ -90,6 +92,32 @@ def test_a_limit_of_files_cuts_the_stream_into_micro_batches(spark, source, targ
     assert [each.numInputRows for each in progress] == [4, 4]
     assert ids(target) == list(range(2, 10))
     assert target.refresh().id == 2
+
+
+@needs(READ_LIMITS)
+@pytest.mark.parametrize("follows_changes", [False, True])
+def test_snapshots_of_transactions_that_were_given_up_are_passed_over(
+    spark, two, tmp_path, follows_changes
+):
+    """Also where a micro-batch ends with one of them; a pending one is waited for."""
+    a = two.table("a")
+    give_up(two, 2)
+    a.append(rows(3, 4).select(["id"]))
+    for number in (5, 6, 7):
+        give_up(two, number)
+    a.append(rows(8, 9).select(["id"]))
+    target = Table.create(tmp_path / "target", pa.schema({"id": pa.int64()}))
+    stop_before_decision(two, 10)
+
+    def follow():
+        options = {"startingSnapshotId": 1, "maxFilesPerTrigger": 1, "columns": "id"}
+        copy(spark, a, target, tmp_path, readChangeFeed=follows_changes, **options)
+        return ids(target)
+
+    assert follow() == [3, 8]
+    with lease(0.05):
+        a.append(rows(11, 12).select(["id"]))
+    assert follow() == [3, 8, 11]
 
 
 @pytest.mark.parametrize("kind", ["overwrite", "delete", "restore", "upsert"])
