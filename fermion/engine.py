@@ -54,6 +54,8 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.sql.engine import isolated_database as isolated_database
     from fermion.sql.engine import load_duckdb as load_duckdb
     from fermion.sql.expressions import SqlExpressions as SqlExpressions
+    from fermion.statistics.bloom import BloomFilters as BloomFilters
+    from fermion.statistics.bloom import bloom_filter_of as bloom_filter_of
     from fermion.statistics.bounds import EXACT_FLAGS as EXACT_FLAGS
     from fermion.statistics.bounds import unknown_statistics as unknown_statistics
     from fermion.statistics.keys import unscaled_integer as unscaled_integer
@@ -117,6 +119,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "reading.training_blocks": ("FileBlocks",),
         "sql.engine": ("isolated_database", "load_duckdb"),
         "sql.expressions": ("SqlExpressions",),
+        "statistics.bloom": ("BloomFilters", "bloom_filter_of"),
         "statistics.bounds": ("EXACT_FLAGS", "unknown_statistics"),
         "statistics.keys": ("unscaled_integer",),
         "training.batch": ("TrainingBatch",),

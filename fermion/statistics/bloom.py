@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -33,14 +33,21 @@ from fermion.columns.types import (
     Order,
     PhysicalKind,
     Values,
+    column_node,
     leaf_type,
     slice_values,
     strip_wrappers,
 )
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedEncodingError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.io.checksum import crc32c
 from fermion.io.source import CountingSource
 from fermion.layout import ExtTag
+
+if TYPE_CHECKING:
+    from fermion.columns import shred
+else:  # readers need it not
+    shred = LoadedWhenAskedFor("fermion.columns.shred")
 
 BITS_PER_VALUE = 10.5  # one false positive in a hundred, by the Parquet format's table
 BLOCK_BYTES = 32
@@ -87,6 +94,15 @@ def build_page_blooms(
         filters.append(_filter(slice_values(values, start, stop), own, node))
     blocks = np.array([len(each) // BLOCK_BYTES for each in filters], "<u4")
     return BuiltFilters(ExtTag.PAGE_BLOOM, b"".join(filters), blocks.tobytes())
+
+
+def bloom_filter_of(array: pa.Array) -> bytes:
+    """The filter of the values of an array whose type has an order."""
+    node = column_node(pa.field("value", array.type))
+    streams = shred.shred(array, node)
+    values = streams.data.get(node.stream)
+    validity = streams.validity.get(node.validity) if values is not None else False
+    return _filter(np.empty(0, np.uint64) if values is None else values, validity, node)
 
 
 def _filter(values: Values, validity: Bits | bool | None, node: Node) -> bytes:
@@ -169,16 +185,15 @@ def parse_page_bloom_record(
 class BloomFilters:
     """The filter of a chunk, or those of its pages, as read.
 
-    data, crc: The bytes of all filters, and their checksum.
+    data, crc: The bytes of all filters, and their checksum; None: it was verified.
     blocks: How many blocks each of them has; None: there is one.
     Raises ChecksumError: When the bytes are not those that were written.
     """
 
     def __init__(
-        self, data: memoryview, crc: int, where: str, blocks: np.ndarray | None = None
+        self, data: memoryview, crc: int | None, where: str, blocks: np.ndarray | None = None
     ) -> None:
-        found = crc32c(data)
-        if found != crc:
+        if crc is not None and (found := crc32c(data)) != crc:
             raise ChecksumError(
                 f"{where}: bloom filter checksum: expected {crc:#010x}, found {found:#010x}"
             )

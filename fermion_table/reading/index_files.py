@@ -11,6 +11,8 @@ btree   a row for each block of up to 4,096 values, ascending: ``first`` and ``l
         Nulls and NaN are left out
 bitmap  a row for each distinct value, null too: ``value``; ``count``, how many rows have it; and
         ``rows``, their numbers as a 64-bit Roaring bitmap in its portable format
+bloom   a row for each 65,536 rows of the data file: ``value``, null, of the type of the values;
+        ``stop``, one past its last row; and ``filter``, a Bloom filter of its values
 ======  ===========================================================================================
 
 An index only narrows what is read: the filter is tested on every row that is left. A file that is
@@ -28,12 +30,15 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 import fermion
-from fermion.engine import blocks_that_may_match, one_batch
+from fermion.engine import BloomFilters, blocks_that_may_match, one_batch
 from fermion.errors import FermionError
+from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.predicate import (
+    Bounds,
     Expression,
     RowRanges,
     evaluate,
+    ranges_that_may_match,
     rename_columns,
 )
 from fermion.redaction import logger, redacted
@@ -50,6 +55,7 @@ VALUE = ("value",)
 BLOCK_ROWS = 4_096
 SHARE_MAX = 32
 """An index is of use where it leaves at most one row in so many, or as many as a block has."""
+BLOOM_BLOCK_BYTES = 32
 BLOCKS_SHARE_MAX = 8
 """So many blocks of a btree are read that hold one value in so many, at most, or two."""
 
@@ -126,7 +132,38 @@ class _Bitmap:
         return _checked(file, ranges_of(BitMap64.union(*bitmaps)), num_rows)
 
 
-READERS: dict[str, IndexReader] = {"btree": _BTree(), "bitmap": _Bitmap()}
+class _Bloom:
+    directory = ("value", "stop", "filter")
+
+    def rows(
+        self, file: fermion.FermionFile, known: pa.RecordBatch, filter: Expression, num_rows: int
+    ) -> RowRanges | None:
+        """See `IndexReader`."""
+        values, stops, filters = known.columns
+        boundaries = np.append(0, stops.to_numpy()).astype(np.int64)
+        _, starts, data = filters.buffers()
+        places = np.frombuffer(starts, np.int64)[filters.offset :][: len(filters) + 1]
+        lengths = np.diff(places)
+        if boundaries[-1] != num_rows or (np.diff(boundaries) < 1).any():
+            raise _damaged(file, f"ascending stops up to {num_rows}", f"{boundaries[1:].tolist()}")
+        if filters.null_count or (lengths < 1).any() or (lengths % BLOOM_BLOCK_BYTES).any():
+            raise _damaged(file, "Bloom filters", f"{lengths.tolist()} bytes")
+        words = memoryview(data)[places[0] : places[-1]]
+        blooms = BloomFilters(words, None, file.index.where, lengths // BLOOM_BLOCK_BYTES)
+        bounds = Bounds(
+            boundaries=boundaries,
+            min=np.full(len(filters), INT64_MIN),
+            max=np.full(len(filters), INT64_MAX),
+            null_count=np.full(len(filters), -1),
+            flags=np.zeros(len(filters), np.uint32),
+            type=values.type,
+            may_contain=lambda raws: blooms.may_contain(raws, values.type),
+        )
+        rows = ranges_that_may_match(filter, lambda _: bounds, num_rows)
+        return rows if rows.total < num_rows else None
+
+
+READERS: dict[str, IndexReader] = {"btree": _BTree(), "bitmap": _Bitmap(), "bloom": _Bloom()}
 """By the kind of index."""
 
 

@@ -39,7 +39,7 @@ from fermion_table.storage.store import is_durable
 from fermion_table.table.state import TableState
 from fermion_table.writing.index_writer import IndexWriter, check_indexable
 
-IndexKind = Literal["btree", "bitmap"]
+IndexKind = Literal["btree", "bitmap", "bloom"]
 ATTEMPTS = 3
 """How often files that other commits have changed meanwhile get their index anew."""
 
@@ -53,7 +53,7 @@ class Index:
     name
         The column: its name, or the path of a field in structs with dots.
     kind
-        ``btree`` or ``bitmap``.
+        ``btree``, ``bitmap`` or ``bloom``.
     files, files_indexed
         Data files of the snapshot that are large enough for an index (``index.rows_min``); and
         those of them that have theirs. The others are read as without an index.
@@ -122,7 +122,8 @@ class Indexes(NamedValues[Index]):
             index, which is named after it.
         kind
             ``"btree"``: for ``=``, ``IN``, ranges and prefixes. ``"bitmap"``: for columns with few
-            distinct values; a file with more than 65,536 of them gets none.
+            distinct values; a file with more than 65,536 of them gets none. ``"bloom"``: for ``=``
+            and ``IN``; the smallest, which leaves out parts of 65,536 rows without the value.
 
         Raises
         ------

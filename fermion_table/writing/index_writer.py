@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 import fermion
 from fermion import arrow_compute as pc
-from fermion.engine import take_table_rows, unwrapped
+from fermion.engine import bloom_filter_of, take_table_rows, unwrapped
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import column_of
 from fermion_table.metadata.manifest import Entry, IndexFile
@@ -27,6 +27,8 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import index_path, unique_name
 
 BLOCKS_AT_ONCE = 64
+BLOOM_ROWS = 65_536
+"""Rows of a filter of a bloom index."""
 BITMAP_VALUES_MAX = 65_536
 """A file with more distinct values gets no bitmap index."""
 
@@ -185,5 +187,17 @@ def _bitmap(column: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_arrays(arrays, names=["value", "count", "rows"])
 
 
-KINDS = {"btree": _btree, "bitmap": _bitmap}
+def _bloom(column: pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
+    """The rows of a bloom index."""
+    starts = range(0, len(column), BLOOM_ROWS)
+    parts = [column.slice(start, BLOOM_ROWS).combine_chunks() for start in starts]
+    arrays = [
+        pa.nulls(len(parts), column.type),
+        pa.array(np.cumsum([len(part) for part in parts])),
+        pa.array([bloom_filter_of(part) for part in parts], pa.large_binary()),
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, names=["value", "stop", "filter"])
+
+
+KINDS = {"btree": _btree, "bitmap": _bitmap, "bloom": _bloom}
 """What makes the rows of an index file, by its kind."""

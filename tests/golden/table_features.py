@@ -14,6 +14,7 @@ from fermion_table import Table, lit
 from fermion_table.commit import next_snapshot
 from fermion_table.metadata import manifest_store
 from fermion_table.storage import json_codec
+from fermion_table.writing import index_writer
 from tests.golden.keyed_features import KEYED
 
 Maker = Callable[[Path], Table]
@@ -261,11 +262,23 @@ def indexed(path: Path) -> Table:
     return table
 
 
+def bloom_indexed(path: Path) -> Table:
+    """Bloom indexes of strings and of floats, with nulls and NaN, of two parts of a file."""
+    table = Table.create(path, ROWS, properties={"index.rows_min": "1"})
+    values = [None if each % 5 == 0 else each for each in range(20)]
+    table.append({"k": [None if each % 7 == 0 else f"k{each}" for each in range(20)], "v": values})
+    with mock.patch.object(index_writer, "BLOOM_ROWS", 16):
+        table.indexes.create("k", kind="bloom")
+        table.indexes.create("v", kind="bloom")
+    table.delete("v = 3")
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, column_files, consumed, indexed, *KEYED,
+        merged_branch, column_files, consumed, indexed, bloom_indexed, *KEYED,
     )
 }  # fmt: skip

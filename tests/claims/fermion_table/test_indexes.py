@@ -5,25 +5,31 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import random
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.predicate import RowRanges
 from fermion_table import Table, lit
 from fermion_table.commit import commit as committing
 from fermion_table.metadata.manifest import index_paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.reading import index_files
 from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import index_path, is_made_by_writers
 from fermion_table.writing import index_writer
+from tests.kit.stores import Crash, CrashingStore
 
 SMALL = {"index.rows_min": "1"}
 SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.string()), ("s", pa.struct([("x", pa.float64())]))])
@@ -36,6 +42,7 @@ def small_blocks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_writer, "BLOCK_ROWS", 4)
         patch.setattr(index_writer, "BLOCKS_AT_ONCE", 2)
+        patch.setattr(index_writer, "BLOOM_ROWS", 8)
         patch.setattr(index_files, "BLOCK_ROWS", 4)
         patch.setattr(index_files, "SHARE_MAX", 1)
         patch.setattr(index_files, "BLOCKS_SHARE_MAX", 1)
@@ -105,7 +112,7 @@ def change(table: Table, dice: random.Random) -> None:
             if name in table.indexes:
                 table.indexes.drop(name)
             else:
-                table.indexes.create(name, kind=dice.choice(["btree", "bitmap"]))
+                table.indexes.create(name, kind=dice.choice(["btree", "bitmap", "bloom"]))
         case 6:
             branch = f"b{table.snapshot.id}"
             table.branches.create(branch)
@@ -126,7 +133,7 @@ def write(table: Table, dice: random.Random) -> None:
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(3))
 def test_filters_give_the_same_with_indexes_and_without(
     tmp_path: Path, seed: int, key: str | None
 ) -> None:
@@ -165,6 +172,7 @@ def test_flipped_and_cut_index_files_change_no_result(
 ) -> None:
     """Some bytes of each file flipped, and each cut at some places: same rows, or a warning."""
     table = indexed(tmp_path)
+    table.indexes.create("s.x", kind="bloom")
     for path in sorted(index_paths(table)):
         file = Path(table.location) / path
         whole = file.read_bytes()
@@ -174,7 +182,7 @@ def test_flipped_and_cut_index_files_change_no_result(
         for data in damaged:
             file.write_bytes(data)
             shared_cache.clear()
-            for text in ("k = 3", "t = 'a'"):
+            for text in ("k = 3", "t = 'a'", "s.x = 1.5"):
                 found = ordered(table.scan(filter=text).to_arrow())
                 with mock.patch.object(index_files, "rows_by_index", return_value=None):
                     assert found == ordered(table.scan(filter=text).to_arrow())
@@ -205,13 +213,14 @@ def test_a_missing_index_file_costs_time_alone(
     assert newest.count() == 40
 
 
-def test_a_filter_reads_the_rows_that_an_index_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["btree", "bitmap", "bloom"])
+def test_a_filter_reads_the_rows_that_an_index_names(tmp_path: Path, kind: Any) -> None:
     """Counts of requests: a file without the value is not opened, with prefixes all alike."""
     table = Table.create(tmp_path / "t", SCHEMA, properties=SMALL, durability="fast")
     for start in (0, 1):
         texts = [f"https://example.org/{each}" for each in range(start, 60, 2)]
         table.append({"k": [1] * 30, "t": texts, "s": [None] * 30})
-    table.indexes.create("t")
+    table.indexes.create("t", kind)
     scan = table.scan(filter="t = 'https://example.org/7'")
     assert scan.count() == 1
     assert scan.io_stats["files"] == 3
@@ -292,7 +301,7 @@ VALUES: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["btree", "bitmap"])
+@pytest.mark.parametrize("kind", ["btree", "bitmap", "bloom"])
 @pytest.mark.parametrize(("dtype", "values"), VALUES, ids=[str(each) for each, _ in VALUES])
 def test_every_type_with_an_order_can_be_indexed(
     tmp_path: Path, dtype: pa.DataType, values: list[Any], kind: Any
@@ -368,3 +377,71 @@ def test_a_scan_goes_on_while_its_index_is_dropped(tmp_path: Path) -> None:
         path.unlink()
     shared_cache.clear()
     assert table.scan(filter="k = 3").count() == count == scan.count()
+
+
+CHANGES: list[Callable[[Table], Any]] = [
+    lambda table: table.indexes.create("s.x"),
+    lambda table: table.indexes.drop("k"),
+    lambda table: table.indexes.rebuild(full=True),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["create", "drop", "rebuild"])
+def test_a_crash_after_any_storage_call_leaves_exact_filters_and_can_be_made_good(
+    tmp_path: Path, change: Callable[[Table], Any]
+) -> None:
+    """Each call of two files' change: the table is whole, goes on, and `rebuild` does the rest."""
+    made = indexed(tmp_path)
+    made.append(pa.Table.from_pylist(rows(random.Random(6), 9), SCHEMA))
+    expected = ordered(made.scan().to_arrow())
+    states = set()
+    for calls in range(1, 100):
+        path = tmp_path / f"crash-{calls}"
+        shutil.copytree(made.location, path)
+        store = CrashingStore(LocalStore(str(path), durability="fast"), calls)
+        table = Table(store, Table.open(path).snapshot)
+        with suppress(Crash):
+            change(table)
+            break
+        left = Table.open(path, durability="fast")
+        states.add((tuple(map(repr, left.indexes)), frozenset(index_paths(left))))
+        assert left.verify().ok, calls
+        assert ordered(left.scan().to_arrow()) == expected
+        assert_same(left, ["k < 3 AND s.x < 2"])
+        assert all(each.files_indexed == each.files for each in left.indexes.rebuild())
+        past = dt.timedelta(days=-1)
+        left.expire_snapshots(older_than=past, retain_last=1)
+        left.remove_orphan_files(older_than=past)
+        stored = {f"data/{each.name}" for each in (path / "data").glob("index-*")}
+        assert stored == index_paths(left), calls
+    else:
+        pytest.fail("never finished")
+    assert len(states) > 1
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_merges_use_indexes_and_change_what_they_change_without(
+    tmp_path: Path, key: str | None
+) -> None:
+    """On an indexed column: the same rows, of which the index named one in a file of forty."""
+    found: list[RowRanges | None] = []
+    real = index_files.rows_by_index
+
+    def watched(*given: Any) -> RowRanges | None:
+        found.append(real(*given))
+        return found[-1]
+
+    changed = []
+    for use in (watched, lambda *_: None):
+        path = tmp_path / f"t{len(changed)}"
+        table = Table.create(path, SCHEMA, primary_key=key, properties=SMALL, durability="fast")
+        texts = [f"https://example.org/{each}" for each in range(40)]
+        table.append({"k": range(40), "t": texts, "s": [None] * 40})
+        table.indexes.create("t")
+        source = {"k": [6, 100], "t": [texts[6], "new"], "s": [{"x": 1.5}, {"x": 2.5}]}
+        with mock.patch.object(index_files, "rows_by_index", use):
+            table.merge(pa.table(source), on="t").when_matched_update({"s": "source.s"}).execute()
+        changed.append(ordered(table.scan().to_arrow()))
+    assert changed[0] == changed[1]
+    assert sum("1.5" in each for each in changed[0]) == 1
+    assert RowRanges.from_indices(np.array([6])) in found

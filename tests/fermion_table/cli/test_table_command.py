@@ -61,7 +61,7 @@ def ids(table: Table) -> list[int]:
 
 def test_the_commands_are_those_of_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     expected = "create import export import-paimon copy log show files schema scan diff tag branch"
-    expected += " consumer restore mirror compact expire remove-orphans verify repair"
+    expected += " consumer index restore mirror compact expire remove-orphans verify repair"
     assert list(COMMANDS) == expected.split()
     assert main(["table", "--help"]) == 0
     text = capsys.readouterr().out
@@ -223,6 +223,21 @@ def test_branches_are_made_published_and_deleted(run: Any, json_of: Any, table: 
     assert {8, 9} <= set(ids(reopened(table)))
     assert "expected a name" in run("branch", "--fast-forward", status=2)
     assert "expected a name" in run("branch", "--merge", status=2)
+
+
+def test_indexes_are_made_listed_rebuilt_and_dropped(run: Any, json_of: Any, table: Table) -> None:
+    table.set_properties({"index.rows_min": "1"})
+    assert run("index") == "no indexes\n"
+    assert run("index", "id", "--kind", "bitmap").splitlines()[1].split()[:2] == ["id", "bitmap"]
+    (made,) = json_of("index", "price")
+    assert (made["kind"], made["files"], made["files_indexed"]) == ("btree", 5, 5)
+    assert [row["name"] for row in json_of("index")] == ["id", "price"]
+    assert len(json_of("index", "--rebuild", "--full")) == 2
+    assert run("index", "id", "--drop") == "dropped the index of id\n"
+    assert [index.name for index in reopened(table).indexes] == ["price"]
+    assert "no index of 'id'" in run("index", "id", "--drop", status=2)
+    for wrong in (["--drop"], ["id", "--kind", "btree", "--rebuild"], ["id", "--kind", "hash"]):
+        assert "expected" in run("index", *wrong, status=2)
 
 
 def test_restore_makes_an_earlier_state_the_latest(run: Any, json_of: Any, table: Table) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion_table import Table
+from fermion_table.writing import index_writer
 from spark_ext.types import TIME_SETTING
 from spark_ext.versions import TIME_TYPE
 from tests.kit.spark.versions import needs
@@ -98,3 +100,39 @@ def test_a_float_is_compared_with_the_value_that_its_column_holds(lake: SparkSes
         assert ids(lake, where) == [], where
     lake.sql(f"DELETE FROM literals.t WHERE p = {value}")
     assert ids(lake) == [1, 3]
+
+
+def test_indexes_are_used_by_all_ways_to_read_and_by_merge(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index that lacks a row hides it, so it was read; made anew, every statement sees it."""
+    spark_ext.install_catalog(spark, "indexed", tmp_path)
+    names = [f"https://example.org/{number}" for number in range(100)]
+    table = Table.create(
+        tmp_path / "t", {"id": range(100), "name": names}, properties={"index.rows_min": "1"}
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(index_writer, "_ascending", lambda column: np.arange(50))
+        table.indexes.create("name")
+    where = f"name = '{names[77]}'"
+
+    def found() -> list[list[int]]:
+        frames = [
+            spark_ext.read_table(spark, table.location, filter=where),
+            spark.read.format("fermion").option("filter", where).load(table.location),
+            spark.sql(f"SELECT * FROM indexed.t WHERE {where}"),
+        ]
+        return [[row.id for row in frame.collect()] for frame in frames]
+
+    assert found() == [[]] * 3
+    table.indexes.rebuild(full=True)
+    assert found() == [[77]] * 3
+    spark.sql(f"UPDATE indexed.t SET id = 1000 WHERE {where}")
+    assert found() == [[1000]] * 3
+    spark.sql(
+        f"MERGE INTO indexed.t USING (SELECT '{names[77]}' AS name) AS s ON t.name = s.name "
+        "WHEN MATCHED THEN UPDATE SET id = 2000"
+    )
+    assert found() == [[2000]] * 3
+    spark.sql(f"DELETE FROM indexed.t WHERE {where}")
+    assert found() == [[]] * 3
