@@ -186,7 +186,8 @@ test-pypaimon: $(PYPAIMON_READY)
 	@$(MAKE) --no-print-directory paimon-jar && \
 		$(PYPAIMON)/bin/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE) || \
 		echo "make test-pypaimon: goes on without Paimon's Java engine" >&2
-	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon tests/flink_ext/test_paimon_java.py
+	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon tests/flink_ext/test_paimon_java.py \
+		tests/fermion_table/mirrors/test_targets.py tests/claims/fermion_table/test_mirrored_histories.py
 
 test-clients: java setup
 	@$(RUN)/python -m pytest -q -m "services or slow" tests/clients

@@ -14,7 +14,7 @@ from fermion_table.cli.printing import Console
 from fermion_table.mirrors.publish import Publication
 from fermion_table.mirrors.registry import Mirrors
 
-HELP = "publish a table as Delta or Iceberg tables, for other engines"
+HELP = "publish a table as Delta, Iceberg or Paimon tables, for other engines"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,8 +6,9 @@ under. So the same split is never copied twice, whoever publishes it and however
 
 from __future__ import annotations
 
+import datetime
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 from fermion_table.mirrors.types import copying
 
-DATA_FOLDER = "data"
 SUFFIX = ".parquet"
 _UNIT_DIGITS = 32
 _SCHEMA_DIGITS = 12
+BOUNDED_COLUMNS_MAX = 32
+BOUND_TEXT_MAX = 256
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 
 
@@ -161,26 +163,21 @@ class _Written:
 class Copy:
     """A copy that lies in the mirror's storage.
 
-    name: Of its file.
+    path: Of its file, relative to the mirror.
     split: Whose rows it has.
     size: Bytes.
     footer: What Parquet says of it.
     """
 
-    name: str
+    path: str
     split: Split
     size: int
     footer: pq.FileMetaData
 
-    @staticmethod
-    def path_of(name: str) -> str:
-        """Where a copy lies, relative to the mirror."""
-        return f"{DATA_FOLDER}/{name}"
-
     @property
-    def path(self) -> str:
-        """Relative to the mirror."""
-        return self.path_of(self.name)
+    def name(self) -> str:
+        """Of its file."""
+        return self.path.rsplit("/", 1)[-1]
 
     @property
     def partition(self) -> tuple[Any, ...]:
@@ -192,23 +189,50 @@ class Copy:
         """How many it has."""
         return int(self.footer.num_rows)
 
+    def bounds(self) -> Iterator[tuple[str, int, Any, Any]]:
+        """Its first plain columns: name, number of nulls, least and greatest value.
 
-def described(store: AtomicStore, name: str, split: Split) -> Copy:
+        These are integers, dates and short texts, or None where they are not known exactly.
+        """
+        footer = self.footer
+        for place in range(min(footer.num_columns, BOUNDED_COLUMNS_MAX)):
+            column = footer.schema.column(place)
+            if column.max_repetition_level or column.max_definition_level > 1:
+                continue
+            chunks = [
+                footer.row_group(group).column(place).statistics
+                for group in range(footer.num_row_groups)
+            ]
+            if not chunks or any(each is None or not each.has_null_count for each in chunks):
+                continue
+            low = high = None
+            known = [each for each in chunks if each.num_values]
+            if known and all(each.has_min_max for each in known):
+                low, high = min(each.min for each in known), max(each.max for each in known)
+                if not (_is_bound(low) and _is_bound(high)):
+                    low = high = None
+            yield column.name, sum(each.null_count for each in chunks), low, high
+
+
+def _is_bound(value: Any) -> bool:
+    """Whether all targets have a bound exactly: not floats, which may be NaN, nor times."""
+    if isinstance(value, str):
+        return len(value) <= BOUND_TEXT_MAX
+    return isinstance(value, datetime.date | int) and not isinstance(
+        value, datetime.datetime | bool
+    )
+
+
+def described(store: AtomicStore, path: str, split: Split) -> Copy:
     """A copy that is there, by its footer.
 
     Raises FileNotFoundError, OSError.
     """
     import pyarrow.parquet as parquet  # slow to import
 
-    path = f"{DATA_FOLDER}/{name}"
     filesystem, inner = connect(store.locate(path), store.storage_options)
     with filesystem.open(inner, "rb") as file:
-        return Copy(name, split, store.size(path), parquet.read_metadata(file))
-
-
-def existing(store: AtomicStore, names: Iterable[str]) -> set[str]:
-    """Those of some copies that are there: an earlier publication may have made them."""
-    return {name for name in names if store.exists(f"{DATA_FOLDER}/{name}")}
+        return Copy(path, split, store.size(path), parquet.read_metadata(file))
 
 
 def columns_of(fields: Sequence[pa.Field], ids: Sequence[int], held: frozenset[int]) -> pa.Schema:

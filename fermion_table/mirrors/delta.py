@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.mirrors.copies import DATA_FOLDER, Copy
+from fermion_table.mirrors.copies import Copy
 from fermion_table.mirrors.delta_log import (
     CHECKPOINT_INTERVAL,
     Action,
@@ -41,8 +41,6 @@ from fermion_table.moments import now_ms
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, PartitionField, TableSchema
 
-STATISTICS_COLUMNS_MAX = 32
-STATISTICS_TEXT_MAX = 256
 FORBIDDEN_IN_NAMES = " ,;{}()\n\t="
 """Characters that Delta takes in names of columns only with column mapping."""
 _NAMES = {
@@ -181,7 +179,7 @@ class DeltaTarget(MirrorTarget):
         yield from self._definition(log, step, now)
         changes = step.kind != "replace"
         for name in step.removed:
-            path = f"{DATA_FOLDER}/{name}"
+            path = self.path_of(name)
             known = log.files[path]
             yield {
                 "remove": {
@@ -311,36 +309,14 @@ def _has_times_without_zone(value: Any) -> bool:
 
 def statistics(copy: Copy) -> dict[str, Any]:
     """What Delta keeps of a file: its rows, and of its first plain columns bounds and nulls."""
-    footer = copy.footer
     said: dict[str, Any] = {"numRecords": copy.rows, "minValues": {}, "maxValues": {}}
     nulls: dict[str, int] = {}
-    for place in range(min(footer.num_columns, STATISTICS_COLUMNS_MAX)):
-        column = footer.schema.column(place)
-        if column.max_repetition_level or column.max_definition_level > 1:
-            continue
-        chunks = [
-            footer.row_group(group).column(place).statistics
-            for group in range(footer.num_row_groups)
-        ]
-        if not chunks or any(each is None or not each.has_null_count for each in chunks):
-            continue
-        nulls[column.name] = sum(each.null_count for each in chunks)
-        known = [each for each in chunks if each.null_count < each.null_count + each.num_values]
-        if known and all(each.has_min_max for each in known):
-            low, high = min(each.min for each in known), max(each.max for each in known)
-            if _is_bound(low) and _is_bound(high):
-                said["minValues"][column.name] = _bound(low)
-                said["maxValues"][column.name] = _bound(high)
+    for name, count, low, high in copy.bounds():
+        nulls[name] = count
+        if low is not None:
+            said["minValues"][name] = _bound(low)
+            said["maxValues"][name] = _bound(high)
     return {**said, "nullCount": nulls}
-
-
-def _is_bound(value: Any) -> bool:
-    """Whether Delta's JSON has a bound exactly: not floats, which may be NaN, nor times."""
-    if isinstance(value, str):
-        return len(value) <= STATISTICS_TEXT_MAX
-    return isinstance(value, datetime.date | int) and not isinstance(
-        value, datetime.datetime | bool
-    )
 
 
 def _bound(value: Any) -> Any:

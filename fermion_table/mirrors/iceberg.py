@@ -52,7 +52,6 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.mirrors.copies import Copy
 from fermion_table.mirrors.iceberg_tables import CatalogTable, DirectoryTable, HeldTable, TablePlace
 from fermion_table.mirrors.target import (
     BRANCH,
@@ -205,7 +204,7 @@ class IcebergTarget(MirrorTarget):
         return self._place.create(schema, PartitionSpec(spec_id=0), properties)
 
     def _paths(self, step: Step) -> set[str]:
-        return {self.store.locate(Copy.path_of(name)) for name in step.removed}
+        return {self.store.locate(self.path_of(name)) for name in step.removed}
 
     def _spec_updates(self, held: HeldTable, step: Step) -> Iterator[TableUpdate]:
         """What makes the partitioning that of the source."""

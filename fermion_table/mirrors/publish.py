@@ -16,12 +16,10 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.metadata.history import SchemaVersions, latest, load_snapshot, walk
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.mirrors.copies import (
-    DATA_FOLDER,
     Copy,
     CopyTask,
     columns_of,
     described,
-    existing,
     present_ids,
     schema_key,
 )
@@ -195,24 +193,25 @@ class Publisher:
         )
 
     def _write(self, scan: Scan, added: Mapping[str, Split]) -> None:
-        """Write the copies that are not there; those with the same columns together."""
-        there = existing(self.target.store, added)
+        """Write the copies that no earlier one has; those with the same columns together."""
+        store, path_of = self.target.store, self.target.path_of
         schema = scan.table_schema
         whole = self.target.arrow_schema(schema)
         defaults = {each.id for each in schema.fields if each.stored_initial_default is not None}
         groups: dict[frozenset[int], list[tuple[Split, str]]] = defaultdict(list)
         for name, split in added.items():
-            if name not in there:
+            if not store.exists(path_of(name)):
                 held = present_ids(split, scan.schemas) | defaults
-                groups[held].append((split, f"{DATA_FOLDER}/{name}"))
+                groups[held].append((split, path_of(name)))
         for held, splits in groups.items():
             columns = columns_of(list(whole), [field.id for field in schema.fields], held)
             chosen = scan.select([(name,) for name in columns.names])
-            task = CopyTask(self.target.store, chosen.reader, chosen.schema, columns)
+            task = CopyTask(store, chosen.reader, chosen.schema, columns)
             self.runner(task, splits)
 
     def _described(self, added: Mapping[str, Split]) -> Iterator[Copy]:
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             yield from pool.map(
-                lambda each: described(self.target.store, *each), list(added.items())
+                lambda name: described(self.target.store, self.target.path_of(name), added[name]),
+                list(added),
             )

@@ -31,6 +31,7 @@ from fermion_table.storage.store import AtomicStore, access_of
 KINDS: Mapping[str, tuple[str, str, str]] = {
     "delta": ("fermion_table.mirrors.delta", "DeltaTarget", ""),
     "iceberg": ("fermion_table.mirrors.iceberg", "IcebergTarget", "iceberg"),
+    "paimon": ("fermion_table.mirrors.paimon", "PaimonTarget", "paimon"),
 }
 """By the kind of a mirror: module and class of its target, and the extra with its library."""
 
@@ -66,7 +67,7 @@ class Mirror:
     name
         Unique among the mirrors of the table.
     kind
-        ``delta`` or ``iceberg``.
+        ``delta``, ``iceberg`` or ``paimon``.
     location
         Its directory.
     branch
@@ -156,8 +157,8 @@ class ChangesProperties(Protocol):
 class Mirrors(NamedValues[Mirror]):
     """The mirrors of a table: copies of its snapshots that other engines read.
 
-    A mirror is a second copy of all data, as Parquet files of a Delta or Iceberg table. ``"lake" in
-    table.mirrors`` and ``for mirror in table.mirrors`` read the list.
+    A mirror is a second copy of all data, as Parquet files of a Delta, Iceberg or Paimon table.
+    ``"lake" in table.mirrors`` and ``for mirror in table.mirrors`` read the list.
 
     Parameters
     ----------
@@ -188,7 +189,8 @@ class Mirrors(NamedValues[Mirror]):
         Parameters
         ----------
         kind
-            ``"delta"``; or ``"iceberg"``, which needs the extra ``fermion[iceberg]``.
+            ``"delta"``; or ``"iceberg"`` or ``"paimon"``, which need the extra of their name, as in
+            ``fermion[iceberg]``.
         location
             A directory that nobody else writes to, local or an fsspec URL, outside of the table.
         name

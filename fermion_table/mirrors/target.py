@@ -78,6 +78,7 @@ class MirrorTarget(ABC):
     by_name: Whether columns of files are found by name; else by field id.
     leaf: The types that it has.
     options: Names of further parameters, which are texts.
+    data_folder: Where its data files lie, relative to the mirror.
 
     Parameters:
     store: Where its data files lie.
@@ -87,6 +88,7 @@ class MirrorTarget(ABC):
     by_name: bool
     leaf: Leaf
     options: tuple[str, ...] = ()
+    data_folder = "data"
 
     def __init__(self, store: AtomicStore) -> None:
         self.store = store
@@ -95,6 +97,10 @@ class MirrorTarget(ABC):
     def where(self) -> str:
         """The mirror, for messages."""
         return f"{self.kind} mirror {self.store.location}"
+
+    def path_of(self, name: str) -> str:
+        """Where a copy lies, relative to the mirror."""
+        return f"{self.data_folder}/{name}"
 
     def arrow_schema(self, schema: TableSchema) -> pa.Schema:
         """The columns as copies have them.

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 spark = (
     SparkSession.builder.master("local[1]")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     .config("spark.jars", ",".join(sys.argv[2:]))
     .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from importlib.util import find_spec
 
 import pytest
 
@@ -128,6 +129,13 @@ def test_what_can_not_be_a_mirror_is_refused(table, tmp_path, kind, place, more,
     with pytest.raises((InvalidArgumentError, TypeError), match=match):
         table.mirrors.create(kind, (tmp_path / place).resolve(), **more)
     assert Table.open(table.location).snapshot.id == before
+
+
+@pytest.mark.skipif(find_spec("pypaimon") is not None, reason="pypaimon is installed")
+def test_a_kind_whose_library_is_missing_says_what_to_install(table, tmp_path):
+    with pytest.raises(InvalidArgumentError, match=r"needs .*: pip install 'fermion\[paimon\]'"):
+        table.mirrors.create("paimon", tmp_path / "d")
+    assert not table.mirrors.list()
 
 
 def test_an_unknown_mirror_is_named_with_those_that_there_are(table, tmp_path):
