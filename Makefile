@@ -197,8 +197,9 @@ test-mirrors: java setup $(MIRRORS_READY)
 	@$(RUN)/python -m benchmarks.rival_spark delta iceberg
 	@$(RUN)/python -m pytest -q -m "slow or not slow" tests/mirrors
 
+# Ray gives its workers a niceness of 15: on a busy machine they take minutes to start, and tests seem to hang.
 test-recipes: $(RECIPES_READY)
-	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
+	@RAY_worker_niceness=0 $(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/fermion_table/training/test_consumers.py \
 		tests/fermion_table/scanning/test_arrow_dataset.py tests/test_examples.py \
 		-k "torch_dataset or consumers or other_libraries or train_model or datafusion"

@@ -104,6 +104,11 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
 
 def take_table_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
     """Some rows of a table; as `take_rows` for each column."""
+    if not any(map(has_dictionary, set(table.schema.types))):
+        try:
+            return table.take(pa.array(rows))  # all columns in one call
+        except pa.ArrowNotImplementedError:  # views and run-end encoding
+            pass
     columns = [
         take_rows(column, rows, column_node(field.with_nullable(True)))
         for field, column in zip(table.schema, table.columns, strict=True)

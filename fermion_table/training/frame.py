@@ -15,7 +15,7 @@ import pyarrow.types as pat
 import fermion
 from fermion.arguments import names_like, text
 from fermion.display import facts_repr, names_text, short_repr
-from fermion.engine import FileBlocks, TrainingOptions, TrainingReader
+from fermion.engine import FileBlocks, TrainingOptions, TrainingReader, take_table_rows
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table.argument_checks import check_texts
 from fermion_table.moments import age_of, moment_of
@@ -24,7 +24,7 @@ from fermion_table.table.table import Table
 from fermion_table.training.as_of import is_time, newest_rows, stored_as, ticks_of
 from fermion_table.training.partitions import Partitions, partition_count, row_bytes
 
-BATCH_ROWS, BATCH_BYTES = 65_536, 32 * 1024**2
+BATCH_ROWS, BATCH_BYTES = 65_536, 64 * 1024**2
 """Of joined rows, at most; those of 1,000 features are many bytes."""
 
 
@@ -396,13 +396,19 @@ def _join(
         )
         for side, rows in zip(sides, sources, strict=True)
     ]
+    features = []
+    for side, rows, numbers in zip(sides, sources, found, strict=True):
+        rows = rows.select(side.features)
+        if (numbers < 0).any():  # they count from the end: what a label without a row takes
+            nulls = [pa.nulls(1, kind) for kind in rows.schema.types]
+            rows = pa.concat_tables([rows, pa.table(nulls, schema=rows.schema)])
+        features.append(rows)
     size = min(max(BATCH_BYTES // max(row_bytes(schema), 1), 1), BATCH_ROWS)
     for start in range(0, labels.num_rows, size):
         columns = labels.slice(start, size).columns
-        for side, rows, numbers in zip(sides, sources, found, strict=True):
-            wanted = numbers[start : start + size]
-            places = pa.array(wanted, mask=wanted < 0)
-            columns += [rows.column(name).take(places) for name in side.features]
+        for rows, numbers in zip(features, found, strict=True):
+            wanted = numbers[start : start + size] % rows.num_rows
+            columns += take_table_rows(rows, wanted).columns
         table = pa.Table.from_arrays(columns, schema=schema)
         yield from table.combine_chunks().to_batches()
 

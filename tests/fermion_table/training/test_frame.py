@@ -176,6 +176,34 @@ def test_patterns_of_features_leave_out_keys_and_time(users, labels):
         training_frame(labels, [FeatureSource(users, ["user"], "updated_at", ["u*"])])
 
 
+@pytest.mark.parametrize("size", [partitions.PARTITION_BYTES, 40])
+def test_bug_features_of_types_that_arrow_takes_no_rows_of(tmp_path, monkeypatch, size):
+    """Views, run ends, and dictionaries that differ; also where a label has no row."""
+    monkeypatch.setattr(partitions, "PARTITION_BYTES", size)
+    rows = pa.table(
+        {
+            "user": ["a", "b"],
+            "at": at(1, 2),
+            "text": pa.array(["short", "longer than twelve bytes"], pa.string_view()),
+            "items": pa.array([[1], None], pa.list_view(pa.int64())),
+            "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([1.5])),
+            "code": pa.array(["x", "y"]).dictionary_encode(),
+        }
+    )
+    users = Table.create(tmp_path / "u", rows)
+    codes = pa.array(["z", "x"]).dictionary_encode()
+    users.append(rows.set_column(1, "at", at(3, 4)).set_column(5, "code", codes))
+    clicks = Table.create(tmp_path / "c", {"user": ["a", "nobody", "b"], "at": at(2, 9, 9)})
+    frame = training_frame(clicks, [FeatureSource(users, ["user"], "at")], time="at")
+    found = {row.pop("user"): row for row in frame.to_arrow().drop_columns("at").to_pylist()}
+    names = ["text", "items", "runs", "code"]
+    assert found == {
+        "a": dict(zip(names, ["short", [1], 1.5, "x"], strict=True)),
+        "b": dict(zip(names, ["longer than twelve bytes", None, 1.5, "x"], strict=True)),
+        "nobody": dict.fromkeys(names),
+    }
+
+
 def test_arguments_that_contradict_each_other(tmp_path, users, labels):
     source = FeatureSource(users, ["user"], "updated_at")
     scan = FeatureSource(users.scan(), ["user"], "updated_at")
