@@ -1,15 +1,19 @@
 """A package's exported names, each loaded from its module when it is first asked for (PEP 562).
 
 So ``import fermion`` costs next to nothing, and a program that only reads never loads the writer,
-the converter or the file systems.
+the converter or the file systems. What is loaded makes its dataclasses by a decorator that needs a
+sixth of the time.
 """
 
 from __future__ import annotations
 
 import importlib
+import reprlib
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 
 def load_when_asked_for(
@@ -73,9 +77,12 @@ class LoadedWhenAskedFor:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self._name), name)
+        if self._module is None:
+            self._module = importlib.import_module(self._name)
+        return getattr(self._module, name)
 
 
 class MethodsWhenAskedFor:
@@ -105,3 +112,149 @@ class _Method:
         function = getattr(importlib.import_module(self._module), self._function)
         setattr(self._owner, self._name, function)
         return function.__get__(instance, owner)
+
+
+class _Factory:
+    """Stands for an argument that was not given, of a field with a factory."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+if TYPE_CHECKING:
+    import dataclasses
+    from dataclasses import dataclass as dataclass
+else:
+    dataclasses = LoadedWhenAskedFor("dataclasses")
+
+    def dataclass(cls=None, /, **options):
+        """As `dataclasses.dataclass`, without ``order``, ``unsafe_hash`` and ``init``.
+
+        The decorator of the standard library compiles six methods of a class, one by one, and a
+        process that reads has a hundred such classes. This one compiles `__init__` alone; the
+        others are closures that do the same.
+        """
+        return _made(cls, **options) if cls is not None else lambda cls: _made(cls, **options)
+
+
+def _made(
+    cls: Any, *, eq: bool = True, frozen: bool = False, repr: bool = True, **options: Any
+) -> Any:
+    cls.__doc__ = cls.__doc__ or cls.__name__  # the standard decorator would write a signature
+    own = dict(cls.__dict__)
+    cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
+    fields = dataclasses.fields(cls)
+    methods: dict[str, Callable[..., Any]] = {"__init__": _initializer(cls, fields, frozen)}
+    if repr:
+        methods["__repr__"] = _shown([field.name for field in fields if field.repr])
+    compared = [field for field in fields if field.compare]
+    if eq:
+        methods["__eq__"] = _equality(_values([field.name for field in compared]))
+        if "__hash__" not in own or (own["__hash__"] is None and "__eq__" in own):
+            hashed = [field.name for field in compared if field.hash is not False]
+            cls.__hash__ = _hash(_values(hashed)) if frozen else None
+    if frozen:
+        names = {field.name for field in fields}
+        methods |= {"__setattr__": _refusal(cls, names), "__delattr__": _refusal(cls, names)}
+        if options.get("slots"):
+            methods |= {"__getstate__": _state, "__setstate__": _set_state}
+    for name, method in methods.items():
+        if name not in own:
+            setattr(cls, name, method)
+    return cls
+
+
+def _initializer(
+    cls: Any, fields: tuple[dataclasses.Field[Any], ...], frozen: bool
+) -> Callable[..., None]:
+    """The method ``__init__``, compiled."""
+    known: dict[str, Any] = {"_set": object.__setattr__, "_factory": _FACTORY}
+    given: list[str] = []
+    by_name: list[str] = []
+    body = []
+    for field in fields:
+        name, value = field.name, field.name
+        made = field.default_factory is not dataclasses.MISSING
+        has_default = made or field.default is not dataclasses.MISSING
+        known[f"_default_{name}"] = field.default_factory if made else field.default
+        if field.init:
+            default = f"={'_factory' if made else f'_default_{name}'}" if has_default else ""
+            (by_name if field.kw_only else given).append(f"{name}{default}")
+            if made:
+                value = f"_default_{name}() if {name} is _factory else {name}"
+        elif has_default:
+            value = f"_default_{name}{'()' if made else ''}"
+        else:
+            continue
+        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters = ", ".join(["self", *given, *(["*"] if by_name else []), *by_name])
+    lines = "\n  ".join(body or ["pass"])
+    source = (
+        f"def make({', '.join(known)}):\n def __init__({parameters}):\n  {lines}\n return __init__"
+    )
+    made_here: dict[str, Any] = {}
+    exec(source, sys.modules[cls.__module__].__dict__, made_here)
+    method: Callable[..., None] = made_here["make"](**known)
+    method.__qualname__ = f"{cls.__qualname__}.__init__"
+    types = {field.name: field.type for field in fields if field.init}
+    method.__annotations__ = {**types, "return": None}
+    return method
+
+
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """What gives the values of some fields."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _equality(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, object], Any]:
+    def __eq__(self: Any, other: Any) -> Any:  # noqa: N807 - the method's name
+        return (
+            values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+        )
+
+    return __eq__
+
+
+def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+    def __hash__(self: Any) -> int:  # noqa: N807 - the method's name
+        return hash(values(self))
+
+    return __hash__
+
+
+def _shown(names: list[str]) -> Callable[[Any], str]:
+    def __repr__(self: Any) -> str:  # noqa: N807 - the method's name
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"{self.__class__.__qualname__}({fields})"
+
+    shown: Any = reprlib.recursive_repr()(__repr__)
+    shown.__wrapped__ = __repr__  # as in later versions of Python; `display` knows it by this
+    return shown  # type: ignore[no-any-return]
+
+
+def _refusal(cls: Any, names: set[str]) -> Callable[..., None]:
+    """``__setattr__`` and ``__delattr__`` of a class whose fields do not change."""
+
+    def refuse(self: Any, name: str, *value: Any) -> None:
+        if type(self) is cls or name in names:
+            action = "assign to" if value else "delete"
+            raise dataclasses.FrozenInstanceError(f"cannot {action} field {name!r}")
+        method = super(cls, self).__setattr__ if value else super(cls, self).__delattr__
+        method(name, *value)
+
+    return refuse
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, field.name) for field in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: list[Any]) -> None:
+    for field, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, field.name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -12,6 +12,7 @@ from fermion.arguments import flag, integer, mapping, text
 from fermion.deadline import TIMEOUT_S, check_timeout
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.layout import EDITIONS, EncodingId
 
 Profile = Literal["balanced", "compact", "fast", "random"]

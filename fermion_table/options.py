@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from fermion.exports import dataclass
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from itertools import chain
 from operator import or_
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from flink_ext.errors import BadRequest
 
 REQUEST_BYTES_MAX = 1 << 30

@@ -7,13 +7,14 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from fermion.engine import refuse_credentials
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import StorageAccess
 from fermion_table.moments import moment_of
 

@@ -6,7 +6,6 @@ came later have stand-ins here, so that the other modules need not know which th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ from pyspark.sql import datasource as sources
 from pyspark.sql import types as st
 from pyspark.sql.pandas import types as arrow_types
 
+from fermion.exports import dataclass
 from spark_ext.errors import UnsupportedBySpark
 
 Number = tuple[int, int]

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +41,7 @@ from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node, is_list_view, strip_wrappers
 from fermion.errors import InvalidFileError, UnsupportedTypeError
+from fermion.exports import dataclass
 from fermion.layout import ORDERED_ENTRY, ORDERED_HEADER, align
 
 Place = tuple[int, int]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from fermion.arguments import integers
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

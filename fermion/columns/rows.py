@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.shred import shred
 from fermion.columns.types import Bits, Node, column_node, strip_wrappers
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

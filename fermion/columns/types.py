@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ import pyarrow.types as pat
 
 from fermion import kernels
 from fermion.errors import UnsupportedTypeError
+from fermion.exports import dataclass
 from fermion.layout import SCHEMA_DEPTH_MAX, StreamType
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fermion.encodings.encoding import (
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.checksum import PageChecks
 from fermion.io.compression import decompress_padded
 from fermion.layout import EncodingId

@@ -18,7 +18,6 @@ DENSE_NO_NULL_SLOTS, so that readers fetch the validity of whole pages with it.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from fermion.columns.types import BinaryValues, Bits, Values
 from fermion.columns.validity import Validity
 from fermion.encodings.encoding import NODE_HEADER_SIZE, Buffer, Node
 from fermion.errors import InvalidFileError
+from fermion.exports import dataclass
 from fermion.layout import NodeFlag
 
 # With fewer nulls than this, what they need is less than what putting them back takes.

@@ -14,11 +14,11 @@ import html
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fermion.display import CELL_LENGTH, printable, shortened
+from fermion.exports import dataclass
 
 _HERE = Path(__file__).parent
 SCRIPTS = (_HERE / "page.js", _HERE / "axis.js")

@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from fermion.errors import (
     on_local_disk,
     short_read,
 )
+from fermion.exports import dataclass
 from fermion.forks import Lock, PerProcess
 from fermion.io.coalesce import coalesce, span_of
 from fermion.io.remote import ask, is_missing, protocols, storage_error

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from fermion.errors import (
     TruncatedFileError,
     UnsupportedVersionError,
 )
+from fermion.exports import dataclass
 from fermion.io.checksum import crc32c
 from fermion.kernels import bind_checksums, place_of
 from fermion.layout import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion.options import SortKey
 from fermion.statistics.bounds import ColumnStatistics
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
+from fermion.exports import dataclass
 from fermion.io.checksum import PageChecks, crc32c
 from fermion.io.source import CountingSource
 from fermion.layout import (

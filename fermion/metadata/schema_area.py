@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ import zstandard
 
 from fermion.bounded_cache import BoundedCache
 from fermion.errors import InvalidFileError, UnsupportedTypeError
+from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion.io.compression import decompress
 from fermion.layout import (

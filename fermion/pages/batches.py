@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from fermion.columns.types import INT64, UINT32
+from fermion.exports import dataclass
 from fermion.layout import CHUNK_SLOTS_MAX, INT64_MAX, INT64_MIN, ChunkFlag, StreamType
 from fermion.metadata.cmb import ChunkRecord
 from fermion.metadata.file_info import BatchRange

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ from fermion.columns.types import (
 from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.dictionary import build_dictionary
 from fermion.errors import ChecksumError, InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.checksum import UNCHECKED, crc32c
 from fermion.layout import HEAD, ChunkFlag, ExtTag
 from fermion.metadata.cmb import Chunk, ChunkRecord, ColumnBlock

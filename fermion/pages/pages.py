@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -58,6 +58,7 @@ from fermion.encodings.removed_nulls import (
     valid_before,
 )
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.checksum import UNBOUND_CRC32C, UNCHECKED, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack
 from fermion.layout import (

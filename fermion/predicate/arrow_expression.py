@@ -19,7 +19,6 @@ from __future__ import annotations
 import ctypes
 import operator as operators
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -29,6 +28,7 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.columns.types import strip_wrappers
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate.expression import (
     MIRRORED,
     NEGATED,

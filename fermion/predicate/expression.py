@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from fermion.display import FILTER_LENGTH, shortened
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate.literals import TimestampText, meaning, nanoseconds, normalize
 
 Path = tuple[str, ...]

@@ -11,13 +11,14 @@ import io
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate.expression import Computed, Expression, Path, col
 
 if TYPE_CHECKING:

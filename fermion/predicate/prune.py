@@ -8,7 +8,6 @@ Nulls, NaNs and NOT follow from those two, and the combination is set algebra on
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Order, leaf_type, strip_wrappers
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate.expression import (
     And,

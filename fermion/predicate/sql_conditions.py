@@ -7,7 +7,6 @@ if it is one, so that statistics and indexes serve it, and else a `Computed` fil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate.expression import (
     Computed,
     Constant,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -12,6 +12,7 @@ from fermion.columns.types import Node, NodeKind, PhysicalKind
 from fermion.display import short_repr
 from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.checksum import PageChecks
 from fermion.layout import (
     ALL_NULL_LENGTH,

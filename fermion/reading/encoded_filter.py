@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from fermion.bounded_cache import BoundedCache
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Form, Node
+from fermion.exports import dataclass
 from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.pages.global_dictionary import entries_array
 from fermion.predicate import Expression, Interval, evaluate, interval, members, text_range

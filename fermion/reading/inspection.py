@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -16,6 +15,7 @@ import pyarrow.types as pat
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.value_text import value_text
 from fermion.display import shortened
+from fermion.exports import dataclass
 from fermion.layout import ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.pages.pages import PageDescription, PageSlice, describe_page

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from fermion.columns.types import NodeKind
 from fermion.display import shortened, type_text
+from fermion.exports import dataclass
 from fermion.html.page import LAYOUT, web_page
 from fermion.layout import FOOTER, HEAD, SectionKind
 from fermion.reading.column_metadata import (

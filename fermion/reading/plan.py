@@ -5,11 +5,10 @@ Wanted slots are `RowRanges`; None stands for every slot of a chunk, however man
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fermion.columns.ranges import RowRanges
+from fermion.exports import dataclass
 from fermion.layout import CHUNK_SLOTS_MAX, ChunkFlag
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record

@@ -6,7 +6,7 @@ Names and paths become column trees, pruned below structs; filters are bound to 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from fermion.arguments import integer, names_like, several
 from fermion.bounded_cache import BoundedCache
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.exports import dataclass
 from fermion.layout import ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS

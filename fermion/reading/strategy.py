@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node
+from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion.options import columns_per_task
 from fermion.reading.chunk_pages import FetchedPages

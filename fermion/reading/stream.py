@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, repeat
 
 import numpy as np
@@ -15,6 +15,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Bits, PhysicalKind, PhysicalType, Values, slice_values
 from fermion.columns.validity import Validity
 from fermion.errors import InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.checksum import PageChecks
 from fermion.layout import EncodingId
 from fermion.pages.frame import root_encoding

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from fermion.columns.types import Bits, ColumnStreams, Node, NodeKind, Order, Va
 from fermion.columns.validity import to_flags
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
+from fermion.exports import dataclass
 from fermion.io.source import CountingSource, Source
 from fermion.layout import (
     ALIGNED_PAGE_START,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow.types as pat
 
 from fermion.columns.rows import one_batch
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidFileError, TruncatedFileError
+from fermion.exports import dataclass
 from fermion.forks import Lock
 from fermion.redaction import logger
 

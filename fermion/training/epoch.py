@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 
+from fermion.exports import dataclass
 from fermion.forks import ThreadPool
 from fermion.training.batch import NullRule, Window
 from fermion.training.blocks import BlockRows, Blocks, ReadPlaces, TrainingUnits

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from fermion.arguments import flag, integer
 from fermion.display import facts_repr
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.forks import Lock, PerProcess, ThreadPool, cached_property
 from fermion.io.read_ahead import iterate_ahead
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS

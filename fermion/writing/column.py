@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import itemgetter
 from typing import Any
 
@@ -32,6 +32,7 @@ from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.encoding import Encoding
 from fermion.encodings.registry import selectable
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.layout import CHUNK_SLOTS_MAX, INT64_MAX, INT64_MIN, ChunkFlag, EncodingId
 from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK
 from fermion.metadata.schema_area import shapes_of

@@ -8,7 +8,7 @@ and leaves the others to `column`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import NamedTuple, get_type_hints
 
@@ -28,6 +28,7 @@ from fermion.encodings.choice.policy import (
 )
 from fermion.encodings.pcodec import node_body
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.io.compression import compress
 from fermion.layout import PAGE_ALIGNMENT, Codec, EncodingId
 from fermion.options import WriteOptions

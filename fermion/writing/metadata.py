@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import crc32c
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,

@@ -9,7 +9,7 @@ dictionaries of a stripe have one order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 import numpy as np
@@ -21,6 +21,7 @@ from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import Place, StripeOrders, are_identical
 from fermion.columns.shred import shred
 from fermion.columns.types import Node, column_node, is_list_view
+from fermion.exports import dataclass
 from fermion.layout import CHUNK_SLOTS_MAX
 
 _Path = tuple[tuple[int, str], ...]

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 from operator import or_
 from typing import Any
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion.predicate import Expression, col
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.replacement import TableDefinition, create_defined

@@ -7,8 +7,9 @@ and is not in the list comes in. No file of a table is touched, but for those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from fermion.exports import dataclass
 from fermion_table.catalog.names import (
     SNAPSHOTS_PATH,
     TABLES_PATH,

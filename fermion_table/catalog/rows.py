@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.schema import KIND_COLUMN
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion.predicate import col
 from fermion.typing import FilterLike
 from fermion_table.catalog.keyed_list import KeyedList

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_optional_text, described
 from fermion_table.catalog.names import Name, TableName, parts_of, table_name
 from fermion_table.catalog.rows import time_now

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.exports import dataclass
 from fermion.predicate import Expression, col
 from fermion_table.catalog.keyed_list import KeyedList
 from fermion_table.catalog.names import TABLES_PATH, TableName, parts_of, quoted

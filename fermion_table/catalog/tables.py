@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.catalog.names import TableName, directory_of, places_of
 from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, time_now

@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn, Protocol, Self
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.forks import process
 from fermion.redaction import redacted
 from fermion_table.catalog.names import Name, table_name

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.catalog.names import (
     CATALOG_DIRECTORY,
     DATA_PATH,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fermion.engine import ask, connect
 from fermion.errors import on_local_disk
+from fermion.exports import dataclass
 from fermion_table.catalog.names import is_own_path
 from fermion_table.expiry.drop import DroppedTable, drop_table
 from fermion_table.metadata.history import table_exists

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from fermion.arguments import integer
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion_table.change_feed.recorded_interval import replaces_unrecorded
 from fermion_table.errors import VersionNotFound

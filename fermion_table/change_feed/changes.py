@@ -10,7 +10,7 @@ recorded them (see `recorded_interval`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from fermion.display import location_text, short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion.predicate import RowRanges
 from fermion_table.change_feed.change_plan import (

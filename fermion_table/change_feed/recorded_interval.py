@@ -10,7 +10,6 @@ settled, or were replaced by a commit that recorded nothing, are looked up in th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.exports import dataclass
 from fermion_table.change_feed.keyed_changes import KeyedChanges, distinct_keys
 from fermion_table.change_feed.recorded_changes import RecordedChanges
 from fermion_table.merging.primary_key import PrimaryKey

@@ -9,12 +9,13 @@ snapshots go on naming the files.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import msgspec
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest
 from fermion_table.errors import TableError

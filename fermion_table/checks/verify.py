@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import msgspec
 
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata, TableError, TableNotFound
 from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata import pointers

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.snapshot import Snapshot

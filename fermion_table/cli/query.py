@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import fermion
 from fermion.cli import add_storage_options, rows_json, storage_options
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.cli.printing import Console, print_rows
 from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.table.table import Table

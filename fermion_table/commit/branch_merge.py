@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.exports import dataclass
 from fermion_table.commit.branch_replay import (
     CHANGING,
     REPLACING,

@@ -8,10 +8,11 @@ compaction whose inputs are not is left out, since it changes no rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
+from fermion.exports import dataclass
 from fermion_table.commit.conflict import Partitions, Theirs
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 
+from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry, Runs, field_id_runs, ids_in
 from fermion_table.schema.schema import ColumnIndex, Field, Path, TableSchema
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from fermion import telemetry
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.redaction import logger, redacted
 from fermion.telemetry import Watching
 from fermion_table.commit.committed_files import bucket_conflict, refuse_committed, refuse_missing

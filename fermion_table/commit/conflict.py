@@ -21,9 +21,9 @@ changes the schema a compaction drops all of its groups: its files may lack colu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind, SchemaReference
 

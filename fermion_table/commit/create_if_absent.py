@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
 from fermion.deadline import time_left
+from fermion.exports import dataclass
 from fermion.redaction import logger
 from fermion_table.errors import CommitStateUnknown, TableError, UnreadableMetadata
 from fermion_table.metadata import pointers

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.commit.committed_files import refuse_lost
 from fermion_table.commit.create_if_absent import create_snapshot_file, is_in_history
 from fermion_table.commit.next_snapshot import (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import msgspec
 
 from fermion.engine import BoundedCache
+from fermion.exports import dataclass
 from fermion_table.errors import CommitConflict, CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import try_load

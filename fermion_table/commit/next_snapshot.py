@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.manifest import Entry, ManifestReference, PartitionRange, reference_to

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
 
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion_table.argument_checks import described
 from fermion_table.commit.commit import Publisher, create_table
 from fermion_table.commit.committed_files import delete_unpublished, paths_in

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from fermion.arguments import function
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.conflict import Mine, Partitions, Tree
 from fermion_table.metadata.manifest import Entry

@@ -7,12 +7,11 @@ written. Whatever the merge engine, the time of the merged row counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.exports import dataclass
 from fermion_table.merge_engines.key_groups import Unfoldable, is_retraction
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey

@@ -8,11 +8,12 @@ and marks it there as deleted. Only if the older row is the result, it stays, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 from pyroaring import BitMap64
 
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.merging.sections import TreeFile, level0_of, overlapping_files, section_of
 from fermion_table.metadata.deletion_vector import bitmap_of, ranges_of, write_vectors

@@ -7,7 +7,6 @@ yields: a group whose inputs another commit removed is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ import pyarrow as pa
 from fermion.arguments import integer
 from fermion.engine import joined_batches
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.compaction.task import (
     CompactionGroup,
     CompactionMessage,

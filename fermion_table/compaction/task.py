@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import msgspec
 
 from fermion.display import counted, short_repr
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
 from fermion_table.metadata.manifest import Entry, paths_of

@@ -9,9 +9,9 @@ compaction is to remove. Pure (no I/O): the result is the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
+from fermion.exports import dataclass
 from fermion_table.compaction.small_files import SMALL_FRACTION
 from fermion_table.compaction.universal import Run, Unit, UniversalOptions, pick
 from fermion_table.merging.sections import (

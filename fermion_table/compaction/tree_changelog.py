@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.engine import one_batch
+from fermion.exports import dataclass
 from fermion_table.change_feed.keyed_changes import (
     AFTER,
     BEFORE,

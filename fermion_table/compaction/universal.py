@@ -26,11 +26,12 @@ level, by its time and by the snapshot that added it, is at that level.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from fermion.arguments import flag, integer
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.merging.sections import TreeFile
 from fermion_table.metadata.history import walk
 from fermion_table.metadata.snapshot import Kind, Snapshot

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import fsspec
 
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_bool
 from fermion_table.errors import (

@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 
 from fermion.arguments import integer
+from fermion.exports import dataclass
 from fermion_table.expiry.maintenance import (
     ORPHAN_DIRECTORIES,
     MaintenanceResult,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeVar
 
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion_table.errors import TableError
 from fermion_table.metadata import pointers
 from fermion_table.metadata.references import list_branches

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import load_snapshot, newest, walk

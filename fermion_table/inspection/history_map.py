@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from fermion.display import shortened
 from fermion.engine import value_text, web_page
+from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.commit.branch_merge import MERGED_PROPERTY
 from fermion_table.inspection.entry_columns import partition_column

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_optional_text, check_text
 from fermion_table.commit.branch_merge import merge_branch
 from fermion_table.commit.fast_forward import fast_forward

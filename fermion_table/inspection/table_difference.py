@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fermion.display import counted, html_table
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.change_feed.change_plan import ChangeStep, commits_between

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion_table.inspection.entry_columns import partition_column, statistics_column
 from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 import fermion
 from fermion.bounded_cache import BoundedCache
 from fermion.engine import one_batch, take_batch_rows
+from fermion.exports import dataclass
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.options import LOOKUP_FILES_MAX, LOOKUP_KEYS_BYTES, LOOKUP_ROWS_BYTES

@@ -7,13 +7,14 @@ newest, or of ``first_row`` the oldest. Otherwise every run is asked, and the ro
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import BoundedCache, one_batch, take_batch_rows, take_table_rows
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
 from fermion_table.merge_engines.key_groups import is_retraction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.key_encoding import direct_keys, is_number
 from fermion_table.schema.transforms import plain

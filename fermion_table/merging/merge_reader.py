@@ -9,7 +9,6 @@ batch a run, however long the runs are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.engine import filter_batch_rows, one_batch
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merge_engines.key_groups import KeyGroups, group_rows, is_retraction
 from fermion_table.schema.key_encoding import key_ranks

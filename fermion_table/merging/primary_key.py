@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion.engine import BoundedCache
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.keys.key_changes import key_options
 from fermion_table.merge_engines.engine import MergeEngine

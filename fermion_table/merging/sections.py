@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from sortedcontainers import SortedKeyList
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 
 Key = Any

@@ -7,13 +7,13 @@ file. `ListedFiles` answers from entries in memory; `packed_manifest` from a fil
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry, Layout, paths_of
 
 Partition = tuple[Any, ...]

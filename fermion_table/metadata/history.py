@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.errors import (
     CorruptMetadata,
     MissingDataFile,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import (

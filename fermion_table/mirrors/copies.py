@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fermion.display import short_repr
 from fermion.engine import connect, open_sink
+from fermion.exports import dataclass
 from fermion_table.planning.split import FileSplit, Split
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.conversion import convert_batch

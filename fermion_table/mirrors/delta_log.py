@@ -11,11 +11,12 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.storage.store import AtomicStore, CreateResult
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -52,6 +52,7 @@ from pyiceberg.transforms import parse_transform
 from pyiceberg.typedef import Record
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.mirrors.iceberg_tables import CatalogTable, DirectoryTable, HeldTable, TablePlace
 from fermion_table.mirrors.target import (
     BRANCH,

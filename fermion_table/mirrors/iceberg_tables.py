@@ -10,7 +10,6 @@ import io
 import re
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
@@ -29,6 +28,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMeta
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.storage.store import AtomicStore, CreateResult
 

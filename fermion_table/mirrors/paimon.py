@@ -11,7 +11,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import fastavro
@@ -23,6 +23,7 @@ from pypaimon.schema.data_types import AtomicType, DataField
 from pypaimon.table.row.generic_row import GenericRow, GenericRowSerializer
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.mirrors.copies import Copy
 from fermion_table.mirrors.target import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from fermion.exports import dataclass
 from fermion_table.mirrors.copies import copy_name, present_ids, unit_and_schema, unit_of
 from fermion_table.mirrors.target import MirrorTarget, StepKind
 from fermion_table.planning.split import FileSplit, Split

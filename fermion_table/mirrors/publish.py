@@ -9,10 +9,10 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.metadata.history import SchemaVersions, latest, load_snapshot, walk
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.mirrors.copies import (

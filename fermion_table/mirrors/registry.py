@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from fermion.arguments import flag, function, mapping
 from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.argument_checks import check_text
 from fermion_table.errors import CorruptMetadata

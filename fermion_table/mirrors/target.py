@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.mirrors.copies import Copy

@@ -9,7 +9,6 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.types as pat
 
 from fermion.engine import copied_array, is_of_pandas, one_batch, take_batch_rows
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.exports import dataclass
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.conversion import convert_batch, plan_writing

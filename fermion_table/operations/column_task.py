@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from fermion.engine import (
     read_all,
     take_batch_rows,
 )
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.errors import ColumnFunctionError
 from fermion_table.metadata.manifest import Entry

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 from fermion.arguments import first_repeated
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.schema_versions import evolved_schema

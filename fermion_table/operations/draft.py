@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.commit.request import RunNumbers
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of

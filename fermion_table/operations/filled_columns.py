@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from fermion.arguments import first_repeated
 from fermion.engine import one_batch, read_all, take_batch_rows
 from fermion.errors import InvalidArgumentError, column_not_found
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata

@@ -7,12 +7,13 @@ where another commit has changed what was read, the engine has to run its statem
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pyroaring import BitMap64
 
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.commit.conflict import Partitions
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.deletion_vector import ranges_of

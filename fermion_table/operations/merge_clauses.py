@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from fermion.arguments import mapping
 from fermion.display import names_text, short_repr
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import (
     Column,
     Expression,

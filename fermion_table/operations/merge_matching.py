@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import joined_batches, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import Expression, parse_filter, rename_columns
 from fermion_table.operations.merge_clauses import (
     SOURCE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 from fermion.arguments import mapping
 from fermion.engine import filter_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.commit.commit import Publisher

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.engine import SchemaUpdate
 from fermion_table.schema.properties import OF_ALL_TABLES, plain_name, property_of
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -22,6 +21,7 @@ from fermion.arguments import INT64_MAX, INT64_MIN, integer, integers
 from fermion.display import FILTER_LENGTH, shortened
 from fermion.engine import EXACT_FLAGS
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import (
     Bounds,
     Expression,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
+from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry, FieldStatistics, schema_holding
 from fermion_table.planning.filters import same_ids
 from fermion_table.schema.schema import Field, TableSchema

@@ -8,7 +8,6 @@ those of a snapshot, column by column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 from fermion.arguments import INT64_MAX, INT64_MIN, integer
 from fermion.display import ShownText, short_repr
 from fermion.engine import EXACT_FLAGS
+from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles

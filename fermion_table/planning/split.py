@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import Any, Protocol, Self, TypeVar
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from fermion.deadline import TIMEOUT_S
 from fermion.display import short_repr
+from fermion.exports import dataclass
 from fermion.predicate import Expression
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.primary_key import PrimaryKey

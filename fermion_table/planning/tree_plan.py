@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.merging.sections import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ import fermion
 from fermion import FilePruning, telemetry
 from fermion.display import short_repr
 from fermion.engine import filter_batch_rows
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion import col
+from fermion.exports import dataclass
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import says_nothing
 from fermion_table.merging.primary_key import primary_key_of

@@ -8,7 +8,6 @@ id, for files written under an older schema; `plan_writing` by name, for the dat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
 from fermion.engine import filled_bytes
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.repeated import nulls, repeat, scalar_bytes
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from fermion.display import names_text, short_repr
+from fermion.exports import dataclass
 from fermion_table.schema.schema import Field, Path, TableSchema
 
 ChangeKind = Literal[

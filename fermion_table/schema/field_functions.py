@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.exports import dataclass
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.schema.widening import is_text
 

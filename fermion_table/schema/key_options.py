@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.properties import TIME_FIELD, ChangelogProducer, KeySettings
 from fermion_table.schema.schema import Field

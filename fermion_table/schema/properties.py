@@ -10,13 +10,13 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
 import fermion
 from fermion.arguments import first_repeated, integer, mapping
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.types as pat
 from fermion import arrow_compute as pc
 from fermion.engine import one_batch, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.schema import value_codec
 from fermion_table.schema.transforms import plain
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import mmh3
@@ -38,6 +37,7 @@ from fermion import arrow_compute as pc
 from fermion.arguments import INT64_MIN, integer, text
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.schema import value_codec
 
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)

@@ -9,7 +9,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from fermion import telemetry
 from fermion.display import shortened
 from fermion.engine import isolated_database, load_duckdb
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.redaction import logger, redacted_text
 from fermion_table.scanning.sql import SqlName, SqlResult
 

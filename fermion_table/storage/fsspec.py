@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -25,6 +24,7 @@ from fermion.engine import (
     storage_error,
 )
 from fermion.errors import FermionError, StorageError
+from fermion.exports import dataclass
 from fermion.forks import Lock, PerProcess
 from fermion.redaction import as_cause, logger, redacted
 from fermion_table.errors import UnsafeStorage

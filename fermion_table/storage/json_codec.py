@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -22,6 +21,7 @@ import msgspec
 import zstandard
 
 from fermion.errors import FermionError
+from fermion.exports import dataclass
 from fermion.forks import Lock
 from fermion_table.errors import CorruptMetadata, UnreadableMetadata
 from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, in_time

@@ -13,9 +13,9 @@ import time
 import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol, Self
 
+from fermion.exports import dataclass
 from fermion.forks import process
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.store import AtomicStore, is_done_when_interrupted

@@ -10,7 +10,6 @@ import enum
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from fermion.deadline import TIMEOUT_S, check_timeout, deadline
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 
 METADATA_BYTES_MAX = 1 << 30
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from fermion.display import counted
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.errors import (
     CorruptMetadata,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -20,6 +19,7 @@ import fermion
 from fermion.arguments import flag
 from fermion.display import NamedValues, short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_column, check_text
 from fermion_table.commit.commit import commit
 from fermion_table.commit.request import CommitMetadata, CommitRequest, FileGroup

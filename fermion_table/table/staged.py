@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion.engine import is_in_memory, record_batch_reader
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind, check_kinds, described
 from fermion_table.commit.commit import Publisher

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ from fermion.arguments import names_like, text
 from fermion.display import facts_repr, names_text, short_repr
 from fermion.engine import FileBlocks, TrainingOptions, TrainingReader, take_table_rows
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_texts
 from fermion_table.moments import age_of, moment_of
 from fermion_table.scanning.scan import Scan

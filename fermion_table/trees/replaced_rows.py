@@ -8,13 +8,14 @@ and the winner stays as it is. Otherwise rows are folded, and one row takes the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.engine import filter_batch_rows, one_batch
+from fermion.exports import dataclass
 from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
 from fermion_table.merging.primary_key import PrimaryKey

@@ -11,7 +11,7 @@ the order of keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from fermion.engine import filter_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import RowRanges
 from fermion_table.merge_engines.key_groups import Folded, KeyGroups, Unfoldable
 from fermion_table.merging.fold import columns_to_merge, fold

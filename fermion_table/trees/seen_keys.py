@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
+from fermion.exports import dataclass
 from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.key_encoding import direct_keys, encode_keys, is_number, key_ranks

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import pyarrow as pa
 from sortedcontainers import SortedKeyList
 
+from fermion.exports import dataclass
 from fermion.forks import Lock, process
 from fermion_table.schema.properties import parse_size
 from fermion_table.writing.incoming_rows import Partition

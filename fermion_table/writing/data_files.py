@@ -6,14 +6,14 @@ A file has a unique name, which its owner notes before the file is made (see `Ow
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 import fermion
 from fermion.engine import copy_file
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.metadata.manifest import (
     BatchRange,
     Entry,

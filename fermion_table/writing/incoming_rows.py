@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.types as pat
 from fermion.arguments import text
 from fermion.engine import InputFiles, record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.progress import watched
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.change_types import check_change_type, row_kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import fermion
 from fermion import arrow_compute as pc
 from fermion.engine import bloom_filter_of, take_table_rows, unwrapped
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate import column_of
 from fermion_table.metadata.manifest import Entry, IndexFile
 from fermion_table.metadata.shared_files import options_for

@@ -7,7 +7,6 @@ a run, so that the files of a run have no key in common.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.arguments import integer
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey

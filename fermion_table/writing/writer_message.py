@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import get_args
 
 import msgspec
@@ -12,6 +11,7 @@ import fermion
 from fermion.arguments import integer
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry, Source

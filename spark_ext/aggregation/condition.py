@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
+from fermion.exports import dataclass
 from fermion.predicate import Computed
 from spark_ext.aggregation.expression import COLUMN, Evaluator, Expression, arrow_type
 from spark_ext.exchange import convert_batches

@@ -9,7 +9,6 @@ to 76 digits. Whoever makes an expression proves that no result is too large for
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import types as st
+
+from fermion.exports import dataclass
 
 Values = Any  # an array, or a scalar that is the same for all rows
 

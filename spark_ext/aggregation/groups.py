@@ -8,7 +8,6 @@ and where a sum might not fit into 64 bits: then Spark adds them up, and finds t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import types as st
 
+from fermion.exports import dataclass
 from spark_ext.aggregation.expression import (
     Evaluator,
     Expression,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from fermion.engine import one_batch
+from fermion.exports import dataclass
 from fermion_table.engine import Split, SplitReader
 from spark_ext.aggregation.groups import Grouping, Groups
 from spark_ext.aggregation.whole import whole_row

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow.types as pat
 from pyspark.sql import types as st
 
 from fermion.engine import unscaled_integer
+from fermion.exports import dataclass
 from fermion_table import Scan
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.catalog.nodes import COUNT_ALL, Function, NotTheSame

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Table
 from fermion_table.engine import spelled_columns
 from spark_ext.catalog.callbacks import Jvm, texts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.exports import dataclass
 from spark_ext.aggregation.expression import COLUMN, LITERAL, OPERATIONS
 from spark_ext.catalog.callbacks import kind_of, listed
 from spark_ext.types import held_type

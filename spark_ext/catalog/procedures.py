@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import MaintenanceResult, StorageAccess, Table
 from spark_ext.maintenance.compaction import compact
 from spark_ext.maintenance.expiry import expire, remove_orphans

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from fermion.exports import dataclass
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from fermion.engine import ParquetSource
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.engine import task_bytes
 from fermion_table.options import OPEN_COST_BYTES
 from spark_ext.options import absolute

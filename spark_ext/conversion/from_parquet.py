@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from fermion.arguments import mapping, several
 from fermion.engine import ParquetSource
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Snapshot, StorageAccess, Table, TableExists
 from fermion_table.engine import (
     CommitMetadata,

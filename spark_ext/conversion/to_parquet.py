@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 import fermion
 from fermion.arguments import mapping
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.typing import FilterLike
 from fermion_table import StorageAccess
 from fermion_table.engine import FileSplit, Split, SplitReader

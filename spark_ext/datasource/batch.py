@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Scan
 from fermion_table.engine import SchemaMerge, Split, StagedTable, check_overwrite
 from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task, rows_of

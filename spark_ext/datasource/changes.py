@@ -9,7 +9,7 @@ divided.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Scan, Table, VersionNotFound
 from fermion_table.engine import CHANGE_FIELDS, ChangeSplit, Split
 from spark_ext.datasource.offsets import BEFORE_ALL, Portion, StreamOffset, portions

@@ -16,9 +16,9 @@ initial   true?        with ``files``: they are all live files of the snapshot, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from fermion.exports import dataclass
 from spark_ext.errors import StreamSourceChanged
 
 BEFORE_ALL = -1

@@ -11,7 +11,7 @@ be read so: its commits replace rows. `changes` has the streams that give all ch
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, Write
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Scan, ScanPlan, Snapshot, Table
 from fermion_table.engine import Split
 from spark_ext.datasource.offsets import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from pyspark import Accumulator, SparkContext
 from pyspark.sql import SparkSession
 
 from fermion.arguments import integer
+from fermion.exports import dataclass
 from fermion_table import ColumnFunctionError, Snapshot, StorageAccess, Table
 from fermion_table.engine import ColumnTask, FinishedColumns, FinishedFile
 from spark_ext.opening import open_table

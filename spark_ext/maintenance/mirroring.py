@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from fermion.arguments import mapping
+from fermion.exports import dataclass
 from fermion_table import StorageAccess
 from fermion_table.engine import CopyTask, Publication, Split
 from spark_ext.opening import open_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from fermion.errors import InvalidArgumentError, column_not_found
+from fermion.exports import dataclass
 from fermion_table import MergeResult, Scan, Snapshot, StorageAccess, Table
 from fermion_table.engine import (
     SOURCE,

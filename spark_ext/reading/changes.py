@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from fermion.exports import dataclass
 from fermion.typing import FilterLike
 from fermion_table import StorageAccess
 from fermion_table.engine import CHANGE_FIELDS, Split

@@ -7,12 +7,12 @@ tables statements need the sequence fields of rows as they are, beside those tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from fermion.exports import dataclass
 from fermion_table import Scan, TableSchema
 from fermion_table.engine import primary_key_of
 from spark_ext.column_names import free_names

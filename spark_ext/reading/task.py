@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as st
 
+from fermion.exports import dataclass
 from fermion_table import Scan
 from spark_ext.exchange import convert_batches
 from spark_ext.versions import BARE_ROWS, SPARK

@@ -9,12 +9,12 @@ UnsafeRow`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.types as pat
 from pyspark.sql import types as st
 
+from fermion.exports import dataclass
 from spark_ext.aggregation.expression import unscaled
 
 DIGITS_MAX = 18

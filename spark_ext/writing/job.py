@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from fermion.arguments import flag, text
+from fermion.exports import dataclass
 from fermion_table import Snapshot, Table
 from fermion_table.argument_checks import check_schema_mode
 from fermion_table.engine import CommitMetadata, SchemaMerge, StagedTable, WriterMessage

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import Accumulator
@@ -12,6 +11,7 @@ from pyspark.sql import Column, DataFrame, functions
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Table
 from fermion_table.engine import StatementWriter, WriterMessage, required_key
 from spark_ext.column_names import is_case_sensitive, quoted

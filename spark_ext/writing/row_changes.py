@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table import Scan, Table
 from fermion_table.engine import MergeCounts, WriterMessage, primary_key_of
 from spark_ext.column_names import free_names, is_case_sensitive

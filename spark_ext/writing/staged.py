@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion_table.engine import StagedTable, WriterMessage, stage_table
 from spark_ext.options import SourceOptions
 from spark_ext.types import arriving_schema

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql.datasource import WriterCommitMessage
 
+from fermion.exports import dataclass
 from fermion_table.engine import DataWriter, KeyWriter, WriterMessage, write_changes
 from spark_ext.column_names import renamed_batch
 from spark_ext.errors import UnsupportedBySpark

@@ -1,19 +1,27 @@
-"""What `import fermion` and the first read load, and that every exported name is found."""
+"""What `import fermion` and the first read load, that every exported name is found; dataclasses."""
 
 from __future__ import annotations
 
 import ast
+import copy
+import dataclasses
 import importlib
 import inspect
+import itertools
+import pickle
 import pydoc
 import re
+import sys
+from dataclasses import KW_ONLY, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import fermion
 import fermion_table
+from fermion import exports
 from tests.kit.processes import modules_after
 
 HEAVY = {"asyncio", "fsspec", "importlib.metadata", "pyarrow.compute", "sqlglot"}
@@ -103,3 +111,104 @@ def test_help_describes_the_exported_names(package):
     assert dir(package) == sorted(package.__all__)
     assert [name for name in names if not re.search(rf"^    {name}\b.*\(", text, re.M)] == []
     assert text.index("DESCRIPTION") < text.index("PACKAGE CONTENTS")
+
+
+OPTIONS = [
+    dict(zip(("frozen", "slots", "eq", "repr", "kw_only"), flags, strict=True))
+    for flags in itertools.product((False, True), repeat=5)
+]
+
+
+def made(decorator: Any, options: dict[str, bool]) -> Any:
+    """A class with all kinds of fields."""
+
+    @decorator(**options)
+    class Record:
+        """A record."""
+
+        first: int
+        _: KW_ONLY
+        second: list[int] = field(default_factory=list)
+        third: str = field(default="x", repr=False)
+        fourth: float = field(default=1.5, compare=False)
+        fifth: int = field(default=7, init=False)
+        sixth: list[int] = field(init=False, default_factory=lambda: [1])
+
+        def __post_init__(self) -> None:
+            if self.first < 0:
+                raise ValueError("below zero")
+
+    Record.__qualname__ = "Record"
+    return Record
+
+
+def outcome(action: Any) -> Any:
+    try:
+        return action()
+    except (AttributeError, TypeError, ValueError) as error:
+        return type(error), str(error).replace("dataclasses.", "")
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_records_behave_as_dataclasses(
+    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each option, and each thing that can be done: the same value, or the same error."""
+    found = []
+    for decorator in (dataclasses.dataclass, exports.dataclass):
+        record = made(decorator, options)
+        monkeypatch.setattr(sys.modules[__name__], "Record", record, raising=False)
+        one, same, other = record(first=1), record(first=1, fourth=2.0), record(first=2, third="y")
+        plain = record(first=1, second=(), third="z")
+        object.__setattr__(plain, "sixth", ())
+        shown = [repr(each).partition(" at ")[0] for each in (one, other)]
+        doing = {
+            "shown": shown if options["repr"] else len(shown),
+            "equal": [one == same, one != other, one == 3, one.__eq__(3)],
+            "hash": outcome(lambda each=plain: isinstance(hash(each), int)),
+            "hashed": options["frozen"] and options["eq"] and hash(plain),
+            "list in hash": options["eq"] and outcome(lambda each=one: hash(each)),
+            "set": outcome(lambda each=one: setattr(each, "third", "x")),
+            "deleted": outcome(lambda each=other: delattr(each, "third")),
+            "pickled": dataclasses.asdict(pickle.loads(pickle.dumps(one))),
+            "copied": dataclasses.asdict(copy.deepcopy(one)),
+            "replaced": dataclasses.asdict(dataclasses.replace(one, first=5)),
+            "fresh lists": one.second is not same.second and one.sixth is not same.sixth,
+            "checked": outcome(lambda kind=record: kind(first=-1)),
+            "matched": record.__match_args__,
+            "signature": str(inspect.signature(record)),
+            "missing": outcome(record),
+            "positional": outcome(lambda kind=record: kind(1).first),
+            "too many": outcome(lambda kind=record: kind(1, [])),
+            "unknown": outcome(lambda kind=record: kind(first=1, nothing=2)),
+            "doc": record.__doc__,
+        }
+        found.append(doing)
+    assert found[0] == found[1]
+
+
+def test_a_record_keeps_methods_of_its_own_and_inherits_fields() -> None:
+    """As with the standard library, what a class defines is not replaced."""
+
+    @exports.dataclass(frozen=True, slots=True)
+    class One:
+        first: int
+
+        def __repr__(self) -> str:
+            return "one"
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, One)
+
+        def __hash__(self) -> int:
+            return 3
+
+    @exports.dataclass(frozen=True, slots=True)
+    class Two(One):
+        second: int = 4
+
+    assert (repr(One(1)), One(1) == One(2), hash(One(1))) == ("one", True, 3)
+    assert Two(1) == Two(1, 4) != Two(2)
+    assert hash(Two(1)) == hash((1, 4))
+    assert repr(Two(1)).endswith("Two(first=1, second=4)")
+    assert One.__doc__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +23,7 @@ from fermion.encodings.encoding import (
 )
 from fermion.encodings.registry import encoding_label, selectable
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.layout import EncodingId, align
 from fermion.options import WriteOptions
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeGuard
 
 import numpy as np
@@ -53,6 +53,7 @@ from fermion.encodings.encoding import (
 )
 from fermion.encodings.fsst import Learnt, learn
 from fermion.encodings.unsigned import UNSIGNED, narrowest
+from fermion.exports import dataclass
 from fermion.layout import EncodingId
 
 # A dictionary in order is tried from so many entries on, and taken where it saves this much.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fermion.columns.types import Bits, PhysicalType, Values, concatenate, empty
 from fermion.encodings.choice.search import values_bytes
 from fermion.encodings.dictionary import build_dictionary
 from fermion.encodings.removed_nulls import remove_nulls
+from fermion.exports import dataclass
 from fermion.layout import GLOBAL_DICTIONARY_BYTES_MAX, GLOBAL_DICTIONARY_ENTRIES_MAX
 
 
