@@ -71,7 +71,8 @@ def _bounds(
     """Exact bounds, nothing for a file without values; None if only the file knows."""
     if entry.rows == 0:
         return ()
-    inside = same_ids(written.fields, chain)
+    top = written.by_id.get(chain[0].id)
+    inside = None if top is None else same_ids((top,), chain)
     if inside is None:
         has_default = any(field.stored_initial_default is not None for field in chain)
         return None if has_default else ()

@@ -433,7 +433,8 @@ class Scan(ArrowRows):
         """The path of a column whose values have an order, and its fields."""
         schema = self.table_schema
         path = schema.resolve(column, where=self.store.location)
-        chain = field_at(schema.fields, path)
+        top = schema.by_name.get(path[0])
+        chain = None if top is None else field_at((top,), path)
         if chain is None or chain[-1].children or not has_plain_json(chain[-1].type):
             raise InvalidArgumentError(f"{self.store.location}: column {column!r} has no order")
         return path, chain

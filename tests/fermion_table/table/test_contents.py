@@ -148,8 +148,8 @@ def test_a_sample_is_of_the_rows_and_the_same_for_a_seed(
 
 
 def test_every_row_is_drawn_as_often(table: Table) -> None:
-    """Of 900 draws of ten of 90 rows each comes about 100 times: never below 50 or above 160."""
-    drawn = pa.concat_tables(table.sample(10, seed=seed) for seed in range(900))
+    """Of 300 draws of 30 of 90 rows each comes about 100 times: never below 50 or above 160."""
+    drawn = pa.concat_tables(table.sample(30, seed=seed) for seed in range(300))
     times = pc.value_counts(drawn["id"].combine_chunks()).to_pylist()
     assert len(times) == 90
     assert all(50 < row["counts"] < 160 for row in times)

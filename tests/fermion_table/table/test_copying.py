@@ -32,14 +32,18 @@ AT_ONCE = {"older_than": "1s", "retain_last": 2}
 
 @pytest.fixture
 def table(table_path: Path) -> Table:
+    return make_table(table_path)
+
+
+def make_table(path: Path, appends: int = 4) -> Table:
     """Appends, a delete, a compaction, a branch with a commit of its own, and a tag."""
-    made = Table.create(table_path, ID, durability="fast")
-    for number in range(4):
+    made = Table.create(path, ID, durability="fast")
+    for number in range(appends):
         made.append({"id": [number, number + 10]})
     made.delete("id = 11")
     made.tags.create("monday")
     made.branches.create("dev")
-    Table.open(table_path, branch="dev", durability="fast").append({"id": [99]})
+    Table.open(path, branch="dev", durability="fast").append({"id": [99]})
     made.compact()
     made.append({"id": [5]})
     return made
@@ -118,12 +122,13 @@ def test_an_orphan_of_the_source_stays_there(table: Table, target: LocalStore) -
 
 @pytest.mark.parametrize("dies", ["source", "target"])
 def test_a_copy_stopped_anywhere_shows_whole_snapshots_and_is_finished_by_the_next(
-    table: Table, tmp_path: Path, dies: str
+    tmp_path: Path, dies: str
 ) -> None:
     """The process dies after each call of the target; what is visible is a state of the source.
 
     Calls of the source lie between those of the target and change nothing: each third of them.
     """
+    table = make_table(tmp_path / "table", appends=2)
     known = states(table.location)
     for calls in range(1, 1000, 3 if dies == "source" else 1):
         inner = LocalStore(str(tmp_path / f"copy{calls}"), durability="fast")
