@@ -142,7 +142,7 @@ def _convert_list(array: pa.Array, target: pa.DataType) -> pa.Array:
         values = array.flatten()
     values = convert(values, target.value_type)
     mask = _null_mask(array)
-    if _is_list_view(target):
+    if pat.is_list_view(target) or pat.is_large_list_view(target):
         starts, sizes = offsets[:-1], pc.subtract(offsets[1:], offsets[:-1])
         if pat.is_list_view(target):
             return pa.ListViewArray.from_arrays(starts, sizes, values, type=target, mask=mask)
@@ -179,10 +179,6 @@ def _offsets_of_lengths(lengths: pa.Array) -> pa.Array:
 
 def _null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
-
-
-def _is_list_view(dtype: pa.DataType) -> bool:
-    return pat.is_list_view(dtype) or pat.is_large_list_view(dtype)
 
 
 def _convert_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:

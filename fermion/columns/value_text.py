@@ -64,11 +64,8 @@ def _temporal_text(scalar: pa.Scalar) -> str:
     try:
         return str(scalar.cast(pa.string()).as_py())
     except pa.ArrowException:  # a time or a zone that Arrow cannot write out
-        return f"{scalar.cast(_ticks(dtype)).as_py()} {dtype}"
-
-
-def _ticks(dtype: pa.DataType) -> pa.DataType:
-    return pa.int32() if dtype.bit_width == 32 else pa.int64()
+        ticks = pa.int32() if dtype.bit_width == 32 else pa.int64()
+        return f"{scalar.cast(ticks).as_py()} {dtype}"
 
 
 def value_text(scalar: pa.Scalar | None) -> str:

@@ -37,10 +37,6 @@ UNBOUND_CRC32C = PageChecks(ChecksumKind.CRC32C)
 UNCHECKED = PageChecks(ChecksumKind.NONE)
 
 
-def _none(parts: Iterable[Any]) -> int:
-    return 0
-
-
 def _crc32(parts: Iterable[Any]) -> int:
     found = 0
     for part in parts:
@@ -67,7 +63,7 @@ def _xxh3(parts: Iterable[Any]) -> int:
 
 
 _FUNCTIONS: dict[ChecksumKind, Callable[[Iterable[Any]], int]] = {
-    ChecksumKind.NONE: _none,
+    ChecksumKind.NONE: lambda parts: 0,
     ChecksumKind.CRC32: _crc32,
     ChecksumKind.CRC32C: _crc32c,
     ChecksumKind.XXH3: _xxh3,

@@ -194,16 +194,13 @@ def _parse(pickled: _Pickled, at: int) -> tuple[Any, int]:
     options: dict[str, Any] = {}
     while tokens[at][0] != "end":
         if tokens[at][0] == "options":
-            options = _options(pickled.batch.column(int(tokens[at][1]))[0])
+            scalar = pickled.batch.column(int(tokens[at][1]))[0]
+            options = {name: scalar[name] for name in scalar}
             at += 1
         else:
             argument, at = _parse(pickled, at)
             arguments.append(argument)
     return _Call(value, tuple(arguments), options, start, at + 1), at + 1
-
-
-def _options(scalar: pa.StructScalar) -> dict[str, Any]:
-    return {name: scalar[name] for name in scalar}
 
 
 def _paths(tokens: tuple[Token, ...]) -> tuple[Path, ...]:

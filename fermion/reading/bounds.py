@@ -79,7 +79,7 @@ class StripeBounds:
         for name in path[1:]:
             if block is not None:
                 hidden |= block.desc_type(node.validity) is not DescType.USE_DEFAULT
-            node = _child(node, name)
+            node = next(child for child in node.children if child.name == name)
         if node.kind is not NodeKind.LEAF:
             return None
         if block is None:
@@ -151,10 +151,6 @@ class StripeBounds:
             flags=np.full(len(ids), EXACT_FLAGS, np.uint32),
             type=pa.int64(),
         )
-
-
-def _child(node: Node, name: str) -> Node:
-    return next(child for child in node.children if child.name == name)
 
 
 def _page_bounds(block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int) -> Bounds:

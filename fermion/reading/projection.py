@@ -308,14 +308,10 @@ def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
     known: tuple[Expression, BoundFilter] | None = _known_filters.get((layout, id(expression)))
     if known is None:
         known = expression, _bound(index, expression)
-        if _values(expression) <= VALUES_KNOWN_MAX:
+        values = sum(len(node.values) for node in expression.walk() if isinstance(node, IsIn))
+        if values <= VALUES_KNOWN_MAX:
             _known_filters.put((layout, id(expression)), known)
     return known[1]
-
-
-def _values(expression: Expression) -> int:
-    """How many values the lists of a filter have."""
-    return sum(len(node.values) for node in expression.walk() if isinstance(node, IsIn))
 
 
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:

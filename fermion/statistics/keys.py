@@ -73,7 +73,7 @@ def key_value(key: int, dtype: pa.DataType, *, pad: int) -> pa.Scalar | None:
         return None
     physical, order = leaf
     if order is Order.BYTES:
-        return _bytes_value(key, storage, pad)
+        return string_scalar(key_bytes(key, pad), storage)
     if order is Order.FLOAT:
         bits = key ^ ((key >> 63) & _FLOAT_MASK)
         (number,) = struct.unpack("<d", struct.pack("<q", bits))
@@ -108,10 +108,6 @@ def unscaled_integer(value: Decimal, scale: int) -> int:
 def key_bytes(key: int, pad: int) -> bytes:
     """The first bytes of a byte string by its key, without what it was padded with."""
     return (key + _SIGN).to_bytes(KEY_BYTES, "big").rstrip(bytes((pad,)))
-
-
-def _bytes_value(key: int, storage: pa.DataType, pad: int) -> pa.Scalar:
-    return string_scalar(key_bytes(key, pad), storage)
 
 
 def string_scalar(prefix: bytes, storage: pa.DataType) -> pa.Scalar:

@@ -227,7 +227,7 @@ def make_batch(
     for place, field in enumerate(schema):
         parts = [window._columns[place][rows] for window, rows in pieces]
         if is_numeric(field.type):
-            columns[field.name] = np.concatenate(parts) if parts else _no_values(field.type)
+            columns[field.name] = np.concatenate(parts or [_as_numpy(pa.array([], field.type))])
         else:
             columns[field.name] = _joined(parts, field.type)
         if rule.mask and is_numeric(field.type):
@@ -253,10 +253,6 @@ def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
         return parts[0] if parts else pa.array([], kind)
     batches = [pa.record_batch([part], [""]) for part in parts]
     return one_batch(batches).column(0)
-
-
-def _no_values(kind: pa.DataType) -> np.ndarray:
-    return _as_numpy(pa.array([], kind))
 
 
 def _all_items(array: pa.FixedSizeListArray) -> pa.Array:

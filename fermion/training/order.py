@@ -229,7 +229,8 @@ def _key(keys: tuple[int, ...]) -> np.uint64:
     state = 0
     for key in keys:
         while True:  # an integer of any size, 64 bits at a time
-            state = _mixed_integer((state + _GAMMA + (key & _MASK)) & _MASK)
+            state = (state + _GAMMA + (key & _MASK)) & _MASK
+            state = int(_mixed(np.array([state], np.uint64))[0])
             key >>= 64
             if key in (0, -1):
                 break
@@ -244,8 +245,3 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     values *= np.uint64(0x94D049BB133111EB)
     values ^= values >> np.uint64(31)
     return values
-
-
-def _mixed_integer(value: int) -> int:
-    """The same of one integer."""
-    return int(_mixed(np.array([value], np.uint64))[0])

@@ -65,7 +65,11 @@ class Namespaces:
             others = [row for row in inside if row.key != (name, "")]
             if not inside and not self._has_folder(parts):
                 raise self._missing(parts)
-            held = sorted(".".join(filter(None, row.key)) for row in others if _holds(row))
+            held = sorted(
+                ".".join(filter(None, row.key))
+                for row in others
+                if row.kind != "unused" or row.dropped
+            )
             if held:
                 raise InvalidArgumentError(
                     f"namespace {name}: it is not empty: {', '.join(held[:NAMES_SHOWN])}"
@@ -95,8 +99,3 @@ def _is_in(row: CatalogRow, parts: tuple[str, ...]) -> bool:
     """Whether a row is of a namespace, of what is in it, or below it."""
     name = quoted(parts)
     return row.namespace == name or row.namespace.startswith(f"{name}.")
-
-
-def _holds(row: CatalogRow) -> bool:
-    """Whether a row keeps its namespace from being dropped."""
-    return row.kind != "unused" or bool(row.dropped)

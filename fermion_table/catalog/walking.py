@@ -95,7 +95,8 @@ def walk(warehouse: Warehouse) -> Found:
                     waiting += [parts] if len(parts) < PARTS_MAX else []
         found.tables = _without_links(warehouse, found.tables, links)
         names = {each.name for each in found.tables}
-        for table in pool.map(lambda path: _own(warehouse, path), _own_paths(warehouse)):
+        paths = [f"{DATA_PATH}/{folder.name}" for folder in warehouse.folders(DATA_PATH)]
+        for table in pool.map(lambda path: _own(warehouse, path), paths):
             if table is None:
                 continue
             if table.name is None or table.name in names:
@@ -155,10 +156,6 @@ def _look(warehouse: Warehouse, parts: tuple[str, ...], folder: Folder) -> Found
     if not table_exists(store):
         return None
     return FoundTable(path, TableName(parts[:-1], parts[-1]), uuid_of(store))
-
-
-def _own_paths(warehouse: Warehouse) -> list[str]:
-    return [f"{DATA_PATH}/{folder.name}" for folder in warehouse.folders(DATA_PATH)]
 
 
 def _own(warehouse: Warehouse, path: str) -> FoundTable | None:

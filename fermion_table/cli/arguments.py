@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from fermion.cli import add_storage_options, storage_options
+from fermion.errors import InvalidArgumentError
 from fermion_table.moments import age_of
 from fermion_table.storage.paths import MAIN
 from fermion_table.table.table import Table
@@ -68,6 +69,20 @@ def every(wait: timedelta | None, do: Callable[[threading.Event], bool]) -> bool
                 return is_ok
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def named_values(texts: Sequence[str], option: str) -> dict[str, str]:
+    """The values of an option that is given as ``NAME=VALUE``, by name.
+
+    Raises InvalidArgumentError: One is not.
+    """
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidArgumentError(f"{option} {text!r}: expected NAME=VALUE")
+        values[name] = value
+    return values
 
 
 def open_table(arguments: argparse.Namespace) -> Table:

@@ -15,6 +15,7 @@ import fermion
 from fermion.cli import add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
+from fermion_table.cli.arguments import named_values
 from fermion_table.cli.printing import Console, json_ready, print_result
 from fermion_table.table.table import Table
 
@@ -51,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--partition-by", action="append", default=[], metavar="TEXT", help="may be repeated"
     )
     creation.add_argument(
-        "--property", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
+        "--property", action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
     )
     drop = command("drop", "drop a table; its files stay, unless --purge is given")
     drop.add_argument("name", metavar="NAME", help="of the table")
@@ -98,7 +99,7 @@ def _create(catalog: Catalog, arguments: argparse.Namespace, console: Console) -
             raise InvalidArgumentError("create: expected --register without options of a new table")
         table = catalog.register_table(arguments.name, arguments.register)
     else:
-        properties = _properties(arguments.property)
+        properties = named_values(arguments.property, "--property")
         table = catalog.create_table(
             arguments.name,
             _columns(arguments.like, storage_options(arguments)),
@@ -175,16 +176,6 @@ def _columns(like: str, options: dict[str, Any] | None) -> pa.Schema:
         with fermion.open(like, storage_options=options) as file:
             return file.schema
     return Table.open(like, storage_options=options).schema.to_arrow(field_ids=False)
-
-
-def _properties(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InvalidArgumentError(f"--property {text!r}: expected KEY=VALUE")
-        found[key] = value
-    return found
 
 
 _COMMANDS: dict[str, Callable[[Catalog, argparse.Namespace, Console], bool]] = {

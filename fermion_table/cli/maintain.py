@@ -12,7 +12,14 @@ from fermion.cli import storage_options
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
-from fermion_table.cli.arguments import add_table, add_watch, every, interval, open_table
+from fermion_table.cli.arguments import (
+    add_table,
+    add_watch,
+    every,
+    interval,
+    named_values,
+    open_table,
+)
 from fermion_table.cli.printing import Console
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.maintenance import MaintenanceStep
@@ -41,17 +48,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Maintain tables; the exit status: 1 if a table or a step failed in the last round."""
-    policy = dict(map(_setting, arguments.policy))
+    policy = named_values(arguments.policy, "--policy")
     maintenance_policy({}, policy)
     is_ok = every(interval(arguments), lambda stop: _round(arguments, policy, console, stop))
     return 0 if is_ok else FOUND_PROBLEM
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, is_given, value = text.partition("=")
-    if not is_given:
-        raise InvalidArgumentError(f"--policy {text!r}: expected NAME=VALUE")
-    return name, value
 
 
 def _round(

@@ -9,7 +9,14 @@ from typing import Any
 
 from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_watch, every, interval, open_table
+from fermion_table.cli.arguments import (
+    add_table,
+    add_watch,
+    every,
+    interval,
+    named_values,
+    open_table,
+)
 from fermion_table.cli.printing import Console
 from fermion_table.mirrors.publish import Publication
 from fermion_table.mirrors.registry import Mirrors
@@ -61,16 +68,9 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     name = arguments.name
     if arguments.create is not None:
         kind, location = arguments.create
-        options = dict(map(_option, arguments.option))
+        options = named_values(arguments.option, "--option")
         name = mirrors.create(kind, location, name=name, history=arguments.history, **options).name
     return every(wait, lambda stop: _round(mirrors, name, arguments, console, stop))
-
-
-def _option(text: str) -> tuple[str, str]:
-    name, is_given, value = text.partition("=")
-    if not is_given or not name.isidentifier():
-        raise InvalidArgumentError(f"--option {text!r}: expected NAME=VALUE")
-    return name, value
 
 
 def _print_list(mirrors: Mirrors, arguments: argparse.Namespace, console: Console) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fermion.cli import PARQUET_SUFFIXES, add_storage_options, counted, rows_json, storage_options
 from fermion.engine import InputFiles
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_table, add_version, named_values, open_table
 from fermion_table.cli.imported_files import ImportedFiles, identifier_of
 from fermion_table.cli.printing import Console
 from fermion_table.commit.replacement import TableDefinition
@@ -59,12 +59,7 @@ class Create:
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:
         """Make the table and print what it holds."""
-        properties = dict[str, str]()
-        for setting in arguments.property:
-            name, equals, value = setting.partition("=")
-            if not equals:
-                raise InvalidArgumentError(f"--property {setting}: expected NAME=VALUE")
-            properties[name] = value
+        properties = named_values(arguments.property, "--property")
         given = InputFiles(arguments.files, storage_options(arguments))
         schema, rows = schema_and_rows(given.reader(), None, arguments.path, None)
         definition = TableDefinition(

@@ -302,7 +302,8 @@ class Commit:
                     return Published(base, seen_at=seen_at)
                 snapshot = self._publish(base, changes, seen_at)
             if snapshot is not None:
-                self.writer.discard(keep=_objects_of(snapshot))
+                published = {reference.path for reference in manifests_of(snapshot)}
+                self.writer.discard(keep={snapshot.schema.path, *published})
                 return self._published(snapshot, began, time.monotonic() - started)
             self.retries += 1
             if time.monotonic() - started > self.options.timeout_s:
@@ -632,8 +633,3 @@ class Publisher:
         )
         publication.prepared = self.prepared
         return publication.run()
-
-
-def _objects_of(snapshot: Snapshot) -> set[str]:
-    """The metadata objects that a snapshot refers to."""
-    return {snapshot.schema.path, *(reference.path for reference in manifests_of(snapshot))}

@@ -186,7 +186,7 @@ def _against_schema(mine: Mine, schema: SchemaReference) -> Verdict:
 
 
 def _redo_if_matters(mine: Mine, theirs: Theirs) -> Verdict:
-    matters = mine.depends_on or (lambda entry: _in_scope(mine.scope, entry))
+    matters = mine.depends_on or (lambda entry: mine.scope is None or entry.partition in mine.scope)
     files = tuple(entry.file for entry in theirs.added if matters(entry))
     if files or not theirs.is_known:
         return Redo(f"snapshot {theirs.snapshot_id} ({theirs.kind}) added files it reads", files)
@@ -197,10 +197,6 @@ def _overlap(mine: Mine, theirs: Theirs) -> bool:
     if mine.scope is None or theirs.partitions is None:
         return bool(theirs.partitions is None or theirs.partitions)
     return not mine.scope.isdisjoint(theirs.partitions)
-
-
-def _in_scope(scope: Partitions | None, entry: Entry) -> bool:
-    return scope is None or entry.partition in scope
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -134,21 +134,15 @@ def _is_in_batches(entry: Entry) -> bool:
     return entry.batch is not None
 
 
-def _always(entry: Entry) -> bool:
-    return True
-
-
-def _takes_back(entry: Entry) -> bool:
-    return entry.retractions > 0
-
-
 def _depends_on(old: TableSchema, new: TableSchema) -> Callable[[Entry], bool] | None:
     """Which files that others add meanwhile matter to a change of the schema."""
     if _requires_more(old, new):
-        return _always
+        return lambda entry: True
     if _batch_columns(old, new):
         return _is_in_batches
-    return _takes_back if has_buckets(new) and undecided_defaults(old, new) else None
+    if has_buckets(new) and undecided_defaults(old, new):
+        return lambda entry: entry.retractions > 0
+    return None
 
 
 def _requires_more(old: TableSchema, new: TableSchema) -> bool:

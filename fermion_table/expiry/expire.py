@@ -142,7 +142,7 @@ def expire_snapshots(
         for path in [
             *plan.consumers,
             *plan.tags,
-            *sorted(plan.objects, key=_data_first),
+            *sorted(plan.objects, key=lambda path: (not is_data(path), path)),
             *plan.slots,
         ]:
             store.delete(path)
@@ -321,7 +321,3 @@ def _metadata_before(
 
 def _deletable(sizes: dict[str, int]) -> dict[str, int]:
     return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
-
-
-def _data_first(path: str) -> tuple[bool, str]:
-    return not is_data(path), path

@@ -26,7 +26,7 @@ def _listagg(column: GroupedColumn, function: FieldFunction) -> pa.Array:
         zero_copy_only=False
     )
     places = np.flatnonzero(filled)
-    offsets = _offsets(column, places)
+    offsets = np.append(np.searchsorted(places, column.groups.starts), len(places))
     items = texts.take(pa.array(places))
     if function.distinct:
         parts = pc.split_pattern(items, function.delimiter)
@@ -219,11 +219,6 @@ def _list_offsets(lists: pa.Array) -> np.ndarray:
 
 def _numbers(offsets: np.ndarray) -> np.ndarray:
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-
-
-def _offsets(column: GroupedColumn, places: np.ndarray) -> np.ndarray:
-    """Where each group begins among places of the order, and the end."""
-    return np.append(np.searchsorted(places, column.groups.starts), len(places))
 
 
 FUNCTIONS: dict[str, Callable[[GroupedColumn, FieldFunction], pa.Array]] = {

@@ -332,7 +332,10 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
         opened that may hold it; a name means opening all.
     """
     located = Located()
-    wanted = {_file(item): _hint(item) for item in files}
+    wanted = dict(
+        (item, None) if isinstance(item, str) else (item.file, item.added_snapshot)
+        for item in files
+    )
     for entry in snapshot.tail:
         if wanted.pop(entry.file, _ABSENT) is not _ABSENT:
             located.entries.append(entry)
@@ -368,11 +371,3 @@ def inherited(entry: Entry, reference: ManifestReference) -> Entry:
         sequence_start=reference.sequence_start,
         row_id_start=reference.row_id_start,
     )
-
-
-def _file(item: Entry | str) -> str:
-    return item if isinstance(item, str) else item.file
-
-
-def _hint(item: Entry | str) -> int | None:
-    return None if isinstance(item, str) else item.added_snapshot

@@ -90,7 +90,7 @@ class ColumnChange(ABC):
             removed=removed,
             schema=stored_schema(new),
             base=base,
-            depends_on=_on_nothing,
+            depends_on=lambda entry: False,  # files of other commits keep what they have
             metadata=self.metadata,
             reader_features=(COLUMN_FILES,) if added else (),
             unsure=frozenset(
@@ -133,8 +133,3 @@ def column_taken(name: str, action: str, where: str, *, is_first: bool) -> Excep
     if is_first:
         return InvalidArgumentError(f"{text}: change its values with fill_columns or update")
     return CommitConflict(f"{text}, added by another commit", mine=action)
-
-
-def _on_nothing(entry: Entry) -> bool:
-    """Files that other commits add keep what they have."""
-    return False

@@ -287,7 +287,8 @@ class Transaction:
         kind = kind_of(changes)
         metadata = self._metadata
         if metadata.message is None:
-            metadata = replace(metadata, message=_described(changes))
+            described = "; ".join(filter(None, (change.describe() for change in changes)))
+            metadata = replace(metadata, message=described or None)
 
         def depends_on(entry: Entry) -> bool:
             return any(change.concerns(entry, draft) for change in changes)
@@ -516,11 +517,6 @@ def kind_of(changes: Iterable[RowChange]) -> Kind:
     if kinds == {"delete"}:
         return "delete"
     return "append" if kinds <= {"append"} else "upsert"
-
-
-def _described(changes: Iterable[RowChange]) -> str | None:
-    """The changes in words; None if there is nothing to say."""
-    return "; ".join(filter(None, (change.describe() for change in changes))) or None
 
 
 def _scope_of(changes: Iterable[RowChange]) -> Partitions | None:

@@ -34,7 +34,7 @@ def is_set_beside(draft: Draft, matched: Matched, assignments: Mapping[str, Assi
         return False
     fields = [schema.by_name[name] for name in assignments]
     places = {each.source_id for each in schema.partition_by}.union(schema.sort_by)
-    if any(_ids(field) & places for field in fields):
+    if any(each.id in places for field in fields for _, each in field.walk()):
         return False
     return entry.deletion_vector is None or all(field.nullable for field in fields)
 
@@ -91,7 +91,3 @@ def _read(draft: Draft, assignments: Mapping[str, Assignment]) -> tuple[Field, .
         elif isinstance(value, Column):
             names.add(value.path[0])
     return tuple(field for field in fields if field.name in names)
-
-
-def _ids(field: Field) -> set[int]:
-    return {each.id for _, each in field.walk()}

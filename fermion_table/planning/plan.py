@@ -247,7 +247,8 @@ def prune_parts(
     kept = [_by_partition(files, ordinals, schema, chosen) for files, ordinals in parts]
     inside = sum(map(len, kept))
     if inside != total:
-        steps.append(PruningStep("partitions", "files", total, inside, _names(schema)))
+        names = ", ".join(field.name for field in schema.partition_by) or "nothing"
+        steps.append(PruningStep("partitions", "files", total, inside, f"partitioned by {names}"))
     field_ids = _field_ids(schema, chosen)
     for (files, _), ordinals in zip(parts, kept, strict=True):
         if len(ordinals):
@@ -306,10 +307,6 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, 
         )
         for entry in entries
     )
-
-
-def _names(schema: TableSchema) -> str:
-    return "partitioned by " + (", ".join(field.name for field in schema.partition_by) or "nothing")
 
 
 def _by_partition(

@@ -51,14 +51,10 @@ def newest_rows(
     of_row = rows[found[candidates]]
     fits = keys[of_row] == keys[candidates]
     if within is not None:
-        fits &= _ages(ticks[candidates], ticks[of_row]) <= np.uint64(within)
+        ticks = ticks.view(np.uint64)  # differences are not negative, and may need 64 bits
+        fits &= ticks[candidates] - ticks[of_row] <= np.uint64(within)
     matched[candidates[fits]] = of_row[fits] - labels
     return matched
-
-
-def _ages(later: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Differences that are not negative, also those beyond 63 bits: ``uint64``."""
-    return later.view(np.uint64) - earlier.view(np.uint64)
 
 
 def _joined(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.Array:

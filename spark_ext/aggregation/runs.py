@@ -22,7 +22,9 @@ def joined_runs(
     keys: Their names; without keys all rows are one run.
     states: Names and kinds: ``sum``, ``min`` or ``max``. No sum may be too large for 64 bits.
     """
-    if not rows.num_rows or not all(_is_plain(column) for column in rows.columns):
+    if not rows.num_rows or not all(
+        pat.is_integer(column.type) and not column.null_count for column in rows.columns
+    ):
         return rows
     changes = np.zeros(rows.num_rows - 1, bool)
     for name in keys:
@@ -35,10 +37,6 @@ def joined_runs(
     for name, kind in states:
         joined.append(pa.array(_REDUCED[kind](rows[name].to_numpy(), starts), rows[name].type))
     return pa.RecordBatch.from_arrays(joined, names=[*keys, *(name for name, _ in states)])
-
-
-def _is_plain(column: pa.Array) -> bool:
-    return pat.is_integer(column.type) and column.null_count == 0
 
 
 _REDUCED: dict[str, Callable[..., Any]] = {

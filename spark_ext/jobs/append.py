@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -80,9 +81,7 @@ def append(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
     return added(options.path, snapshot)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), append, argv)
+main = partial(run, parser, append)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -84,9 +85,7 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
     return summary
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), compact, argv)
+main = partial(run, parser, compact)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -44,9 +45,7 @@ def expire(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
     return deleted(options.path, result)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), expire, argv)
+main = partial(run, parser, expire)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -56,9 +57,7 @@ def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[st
     return added(options.path, snapshot)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), from_parquet, argv)
+main = partial(run, parser, from_parquet)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -131,9 +132,7 @@ def _condition(text: str | None) -> str | None:
     return None if text is None or text.strip().upper() == ALL else text
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), merge, argv)
+main = partial(run, parser, merge)
 
 
 if __name__ == "__main__":

@@ -60,8 +60,13 @@ def arguments(module: str, description: str, *, dry_run: str) -> argparse.Argume
     return parser
 
 
-def run(parser: argparse.ArgumentParser, job: Job, argv: Sequence[str] | None = None) -> int:
+def run(
+    make_parser: Callable[[], argparse.ArgumentParser],
+    job: Job,
+    argv: Sequence[str] | None = None,
+) -> int:
     """Parse arguments, start Spark, run the job, print its summary; returns the exit status."""
+    parser = make_parser()
     options = parser.parse_args(argv)
     started = time.monotonic()
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -37,9 +38,7 @@ def remove_orphans(spark: SparkSession, options: argparse.Namespace) -> Mapping[
     return deleted(options.path, result)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), remove_orphans, argv)
+main = partial(run, parser, remove_orphans)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -73,9 +74,7 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), to_parquet, argv)
+main = partial(run, parser, to_parquet)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -82,9 +83,7 @@ def upsert(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
     return added(options.path, snapshot)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status."""
-    return run(parser(), upsert, argv)
+main = partial(run, parser, upsert)
 
 
 if __name__ == "__main__":

@@ -84,30 +84,27 @@ def _check_definition(table: Table, options: SourceOptions) -> None:
     if options.partition_by is options.primary_key is options.sort_by is None:
         return
     wanted = _staged(options, table.schema.to_arrow(field_ids=False), "replace").schema
-    for option, given, describe in (
-        ("partitionBy", options.partition_by, _partitions),
-        ("primaryKey", options.primary_key, _primary_key),
-        ("sortBy", options.sort_by, _sort_order),
+    asked, found = _definition(wanted), _definition(table.schema)
+    for option, given in (
+        ("partitionBy", options.partition_by),
+        ("primaryKey", options.primary_key),
+        ("sortBy", options.sort_by),
     ):
-        if given is not None and describe(wanted) != describe(table.schema):
-            raise _differs(option, ", ".join(describe(table.schema)) or "none", table)
+        if given is not None and asked[option] != found[option]:
+            raise _differs(option, ", ".join(found[option]) or "none", table)
 
 
-def _partitions(schema: TableSchema) -> list[str]:
+def _definition(schema: TableSchema) -> dict[str, list[str]]:
     partitions = []
     for field in schema.partition_by:
         name = schema.by_id[field.source_id].name
         arguments = f"{field.parameter}, {name}" if field.parameter else name
         partitions.append(f"{field.transform}({arguments})")
-    return partitions
-
-
-def _primary_key(schema: TableSchema) -> list[str]:
-    return [schema.by_id[field_id].name for field_id in schema.primary_key]
-
-
-def _sort_order(schema: TableSchema) -> list[str]:
-    return [schema.by_id[field_id].name for field_id in schema.sort_by]
+    return {
+        "partitionBy": partitions,
+        "primaryKey": [schema.by_id[field_id].name for field_id in schema.primary_key],
+        "sortBy": [schema.by_id[field_id].name for field_id in schema.sort_by],
+    }
 
 
 def _differs(option: str, definition: str, table: Table) -> InvalidArgumentError:

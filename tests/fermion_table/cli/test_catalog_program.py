@@ -80,7 +80,7 @@ def test_a_catalog_is_repaired(run: Any, tmp_path: Path) -> None:
 def test_wrong_usage_is_told(run: Any, tmp_path: Path) -> None:
     assert "expected a name" in run("snapshot", "--delete", status=2)
     assert "without --table" in run("snapshot", "q", "--delete", "-m", "x", status=2)
-    assert "KEY=VALUE" in run("create", "a", "--like", tmp_path, "--property", "x", status=2)
+    assert "NAME=VALUE" in run("create", "a", "--like", tmp_path, "--property", "x", status=2)
     assert "--namespaces alone" in run("list", "db", "--namespaces", status=2)
     assert "no table nope" in run("drop", "nope", status=1)
     assert "without options" in run(
