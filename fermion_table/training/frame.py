@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -174,7 +176,7 @@ class TrainingFrame:
         """The rows for training; options are those of `Scan.training`.
 
         They are joined first, into a temporary local file, which ends with the reader. A state goes
-        on with a frame of the same snapshots.
+        on with a frame that joins the same snapshots in the same way.
         """
         chosen = TrainingOptions(**options)
         directory = tempfile.TemporaryDirectory(prefix="fermion-frame-")
@@ -185,8 +187,14 @@ class TrainingFrame:
         return TrainingReader(_FrameBlocks(path, directory, self._identity()), chosen)
 
     def _identity(self) -> dict[str, Any]:
-        snapshots = [self.labels.snapshot, *(side.scan.snapshot for side in self.sources)]
-        return {"snapshots": [[each.id, each.hash[:16]] for each in snapshots]}
+        scans = [self.labels, *(side.scan for side in self.sources)]
+        rows = [[each.filter.shown if each.filter else None, each.limit] for each in scans]
+        sides = [[side.keys, side.time, side.features, str(side.within)] for side in self.sources]
+        join = json.dumps([self.time, rows, sides]).encode()
+        return {
+            "snapshots": [[each.snapshot.id, each.snapshot.hash[:16]] for each in scans],
+            "join": hashlib.sha256(join).hexdigest()[:16],
+        }
 
     def __repr__(self) -> str:
         facts = {
@@ -207,7 +215,7 @@ class _FrameBlocks(FileBlocks):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The snapshots that were joined: the file is another one each time."""
+        """The snapshots that were joined, and how: the file is another one each time."""
         return self._identity
 
 

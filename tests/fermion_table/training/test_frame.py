@@ -176,6 +176,26 @@ def test_patterns_of_features_leave_out_keys_and_time(users, labels):
         training_frame(labels, [FeatureSource(users, ["user"], "updated_at", ["u*"])])
 
 
+def test_bug_a_state_went_on_with_a_join_of_other_rows(users, labels):
+    """Frames of the same snapshots, with as many rows and the same columns."""
+
+    def reader(users=users, within=None, **rows):
+        scan = labels.scan(**rows or {"filter": "label = 0"})
+        source = FeatureSource(users, ["user"], "updated_at", within=within)
+        return training_frame(scan, [source]).training(batch_rows=2, mask=True)
+
+    state = reader().state_dict()
+    reader().load_state_dict(state)
+    for other in (
+        reader(within="1d"),
+        reader(users=users.scan(filter="f_1 > 1")),
+        reader(filter="user = 'a'"),
+        reader(limit=4),
+    ):
+        with pytest.raises(InvalidArgumentError, match="state of another plan: join was"):
+            other.load_state_dict(state)
+
+
 @pytest.mark.parametrize("size", [partitions.PARTITION_BYTES, 40])
 def test_bug_features_of_types_that_arrow_takes_no_rows_of(tmp_path, monkeypatch, size):
     """Views, run ends, and dictionaries that differ; also where a label has no row."""
