@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.catalog.snapshots import CatalogSnapshots as CatalogSnapshots
     from fermion_table.catalog.snapshots import PinnedTable as PinnedTable
     from fermion_table.catalog.transactions import CatalogTransaction as CatalogTransaction
+    from fermion_table.catalog.transactions import TransactionTable as TransactionTable
     from fermion_table.catalog.view import CatalogView as CatalogView
     from fermion_table.change_feed.change_plan import ChangePlan as ChangePlan
     from fermion_table.change_feed.change_plan import ChangeSplit as ChangeSplit
@@ -80,7 +81,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
     {
         "catalog.directories": ("WarehouseNames",),
         "catalog.snapshots": ("CatalogSnapshots", "PinnedTable"),
-        "catalog.transactions": ("CatalogTransaction",),
+        "catalog.transactions": ("CatalogTransaction", "TransactionTable"),
         "catalog.view": ("CatalogView",),
         "change_feed.change_plan": ("ChangePlan", "ChangeSplit", "TreeChanges"),
         "change_feed.changes": ("CHANGE_FIELDS", "ChangeReader", "ChangeScan"),

@@ -4,12 +4,43 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Scan, StorageAccess, Table
-from fermion_table.engine import MAIN, ChangeScan
+from fermion_table.engine import MAIN, ChangeScan, CommitMetadata, TransactionTable
 from spark_ext.options import SourceOptions, chosen_access
+
+Written: TypeAlias = str | os.PathLike[str] | TransactionTable
+"""A table to write to: where it lies, or one of a transaction over several tables."""
+
+
+def open_written(
+    path: Written,
+    metadata: CommitMetadata | None = None,
+    *,
+    branch: str | None = None,
+    storage_options: dict[str, Any] | None = None,
+    access: StorageAccess | None = None,
+) -> Table:
+    """Open a table to write to it as `open_table`, or take that of a transaction as it is.
+
+    metadata: Of the commit.
+    Raises InvalidArgumentError: What belongs to `Catalog.transaction` was given here.
+    """
+    if not isinstance(path, TransactionTable):
+        return open_table(path, branch=branch, storage_options=storage_options, access=access)
+    given = {"branch": branch, "storage_options": storage_options, "access": access}
+    if metadata is not None:
+        named = ("properties", "commit_user", "commit_identifier")
+        given |= {name: getattr(metadata, name) or None for name in named}
+    for name, value in given.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{name}={value!r}: not of one change of a transaction, which has the branch main, "
+                "the catalog's access, and the identity that Catalog.transaction was given"
+            )
+    return path
 
 
 def open_table(

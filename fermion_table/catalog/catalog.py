@@ -118,7 +118,7 @@ class Catalog:
         *,
         commit_user: str | None = None,
         commit_identifier: int | str | None = None,
-        isolation: Literal["snapshot"] = "snapshot",
+        isolation: Literal["snapshot", "serializable"] = "snapshot",
     ) -> CatalogTransaction:
         """Change several tables at once: all changes become visible together, or none.
 
@@ -135,16 +135,22 @@ class Catalog:
         isolation
             ``snapshot``: what the tables of the transaction show never holds half of another one,
             and each table's changes are checked against those of others. What was read of a table
-            that is not changed is not checked.
+            that is not changed is not checked. ``serializable``: if another commit has changed any
+            table of the transaction since that was opened, compactions aside, the transaction
+            raises CommitConflict. Tables that it does not change get a snapshot without files.
 
         Raises
         ------
         TypeError, InvalidArgumentError
         """
-        if isolation != "snapshot":
-            raise InvalidArgumentError(f"isolation={isolation!r}: expected 'snapshot'")
+        if isolation not in ("snapshot", "serializable"):
+            raise InvalidArgumentError(
+                f"isolation={isolation!r}: expected 'snapshot' or 'serializable'"
+            )
         metadata = CommitMetadata(commit_user=commit_user, commit_identifier=commit_identifier)
-        return transactions.CatalogTransaction(self._warehouse, self._tables, metadata)
+        return transactions.CatalogTransaction(
+            self._warehouse, self._tables, metadata, is_serializable=isolation == "serializable"
+        )
 
     def read_at(self, time: Moment | None = None) -> CatalogView:
         """One consistent view of all tables in the list: never half of a transaction.

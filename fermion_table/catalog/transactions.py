@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, Self
+from typing import NoReturn, Protocol, Self
 
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.forks import process
 from fermion.redaction import redacted
+from fermion.typing import FilterLike
 from fermion_table.catalog.names import Name, table_name
 from fermion_table.catalog.tables import Tables
 from fermion_table.catalog.warehouse import Warehouse
@@ -24,7 +26,7 @@ from fermion_table.commit.commit import Plan, Published, Publisher
 from fermion_table.commit.committed_files import delete_unpublished
 from fermion_table.commit.identities import committed_before
 from fermion_table.commit.next_snapshot import LaterThanTransaction, Prepared
-from fermion_table.commit.request import CommitMetadata, WrittenFiles
+from fermion_table.commit.request import CommitMetadata, CommitRequest, WrittenFiles
 from fermion_table.commit.schema_versions import SchemaMerge
 from fermion_table.errors import CommitConflict, CommitStateUnknown
 from fermion_table.metadata.decisions import (
@@ -37,6 +39,7 @@ from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.shared_files import is_outside
 from fermion_table.metadata.snapshot import PartOfTransaction, Snapshot
 from fermion_table.moments import now_ms
+from fermion_table.operations.row_changes import RowChange
 from fermion_table.operations.transaction import Statement
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN, unique_name
@@ -110,6 +113,19 @@ class ChangedRows(Statement):
         self._add_written(messages, merge)
         return self._draft.base
 
+    def commit_found(self, rows: RowChange, messages: Sequence[WriterMessage]) -> Snapshot:
+        """Take rows that an engine has found in the snapshot that the transaction began with.
+
+        Raises InvalidArgumentError: Another change of the table came before, which was not read.
+        """
+        if self._changes:
+            self._additions(messages)  # which are deleted with the others that are not published
+            raise InvalidArgumentError(
+                f"{redacted(self._publisher.store.location)}: rows that an engine finds are those "
+                "of the table as the transaction opened it: make this the first change of the table"
+            )
+        return super().commit_found(rows, messages)
+
     def publish(self, publisher: Publisher, metadata: CommitMetadata, tried: int) -> Published:
         """Create the snapshot of the table."""
         self._is_over, self._metadata = True, metadata
@@ -139,7 +155,15 @@ class PlannedChange:
 
     def publish(self, publisher: Publisher, metadata: CommitMetadata, tried: int) -> Published:
         """Create the snapshot of the table."""
-        return publisher.publish(self.known, self.plan, metadata, looks=False)
+
+        def plan(base: Snapshot) -> CommitRequest | None:
+            request = self.plan(base)
+            if request is None:
+                return None
+            message = metadata.message or request.metadata.message
+            return replace(request, metadata=replace(metadata, message=message))
+
+        return publisher.publish(self.known, plan, metadata, looks=False)
 
     def won(self, published: Published) -> None:
         """Nothing is left to do."""
@@ -265,6 +289,34 @@ class TransactionTable(Table):
     def __init__(self, state: TransactionState) -> None:
         self._state = state
 
+    def overwrite_written(
+        self,
+        messages: Iterable[WriterMessage],
+        *,
+        filter: FilterLike | None = None,
+        dynamic: bool = False,
+        merge: SchemaMerge | None = None,
+        message: str | None = None,
+    ) -> Snapshot:
+        """Replace rows by the files of writers; for engines.
+
+        Parameters
+        ----------
+        messages, merge
+            As of `Table.commit`.
+        filter, dynamic
+            As of `Table.overwrite`.
+        message
+            For the history.
+
+        Raises
+        ------
+        TypeError, InvalidArgumentError, ColumnNotFoundError
+        """
+        statement = self._state.statement(CommitMetadata(message), self._state.move_to)
+        statement.overwrite_written(messages, filter=filter, dynamic=dynamic, merge=merge)
+        return self.snapshot
+
     def __reduce__(self) -> NoReturn:
         """Refuse a copy: both would commit, or delete, the same files."""
         raise TypeError(
@@ -298,12 +350,22 @@ class CatalogTransaction:
         Where the tables lie, and how they are found.
     metadata
         The identity of the transaction, if it has one.
+    is_serializable
+        Whether no table may change that was opened.
     """
 
-    def __init__(self, warehouse: Warehouse, tables: Tables, metadata: CommitMetadata) -> None:
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        tables: Tables,
+        metadata: CommitMetadata,
+        *,
+        is_serializable: bool = False,
+    ) -> None:
         self._warehouse = warehouse
         self._tables = tables
         self._metadata = metadata
+        self._is_serializable = is_serializable
         self._opened: dict[str, tuple[str, TransactionTable]] = {}
         self._process = process()
         self._is_over = False
@@ -377,7 +439,8 @@ class CatalogTransaction:
         Raises
         ------
         CommitConflict
-            Another commit makes a change impossible; nothing was published.
+            Another commit makes a change impossible, or, where the isolation is serializable, has
+            changed a table; nothing was published.
         CommitStateUnknown
             Whether the transaction was committed can't be told; nothing was deleted.
         InvalidArgumentError
@@ -385,13 +448,20 @@ class CatalogTransaction:
         """
         self._enter()
         self._is_over = True
-        every = [
-            _Part(uuid, path, table._state)
-            for uuid, (path, table) in sorted(self._opened.items())
-            if table._state.change is not None
-        ]
+        opened = [(uuid, path, table._state) for uuid, (path, table) in self._opened.items()]
+        every = [_Part(*each, each[-1].change) for each in opened if each[-1].change is not None]
         parts = [part for part in every if not part.change.changes_nothing]
+        if self._is_serializable:
+            changed = {part.uuid for part in parts}
+            read = [_Part(*each, _read(each[-1])) for each in opened if each[0] not in changed]
+            for part in (*parts, *read):
+                part.check = partial(_refuse_changes, part.state)
+            parts = parts + read if parts else []
+        parts.sort(key=lambda part: part.uuid)
         try:
+            if self._is_serializable and not parts:
+                for part in read:
+                    _refuse_changes(part.state, latest(part.state.store))
             if len(parts) < 2:
                 published = [part.publish(self._metadata, None, 0) for part in parts]
             else:
@@ -535,6 +605,35 @@ class CatalogTransaction:
             decide(self._warehouse.root, decision)
 
 
+def _read(state: TransactionState) -> PlannedChange:
+    """What publishes a snapshot without files of a table that was only read."""
+    told = CommitMetadata("read by a transaction")
+
+    def plan(base: Snapshot) -> CommitRequest:
+        return CommitRequest(kind="append", base=base, metadata=told)
+
+    return PlannedChange(state.store, state.snapshot, plan, frozenset(), changes_nothing=False)
+
+
+def _refuse_changes(state: TransactionState, base: Snapshot) -> dict[str, str]:
+    """Refuse commits since a transaction opened a table, other than compactions and reads.
+
+    Returns: No properties, as `CommitMetadata.properties_after` gives them.
+    """
+    opened = state.snapshot
+    for snapshot in walk(state.store, base):
+        if snapshot.id <= opened.id:
+            return {}
+        is_read = snapshot.kind == "append" and snapshot.schema == opened.schema
+        if snapshot.kind != "compact" and not (is_read and not snapshot.deltas.files_added):
+            break
+    raise CommitConflict(
+        f"{redacted(state.location)}: changed since the transaction opened snapshot {opened.id} of "
+        "it, and its isolation is serializable: begin the transaction again",
+        theirs=f"{base.kind} (snapshot {base.id})",
+    )
+
+
 class _Undecided(Exception):
     """Whether a transaction was committed is not known."""
 
@@ -546,11 +645,9 @@ class _Part:
     uuid: str
     path: str
     state: TransactionState
-
-    @property
-    def change(self) -> Any:
-        """What is done to it."""
-        return self.state.change
+    change: Change
+    check: Callable[[Snapshot], dict[str, str]] | None = None
+    """Called with each snapshot that its own is to follow; raises where it must not."""
 
     def publish(self, metadata: CommitMetadata, prepared: Prepared | None, tried: int) -> Published:
         """Create its snapshot: one that counts by itself, or with the transaction."""
@@ -564,11 +661,8 @@ class _Part:
             )
             prepared = Prepared(part=part, time_ms=prepared.time_ms)
         message = "; ".join(self.state.messages) or None
-        told = replace(metadata, message=message)
-        published: Published = self.change.publish(
-            Publisher(self.state.store, MAIN, prepared), told, tried
-        )
-        return published
+        told = replace(metadata, message=message, properties_after=self.check)
+        return self.change.publish(Publisher(self.state.store, MAIN, prepared), told, tried)
 
     def earlier(self, identity: tuple[str, int | str]) -> Snapshot | None:
         """Its snapshot of an earlier try."""

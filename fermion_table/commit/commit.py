@@ -432,7 +432,7 @@ class Commit:
         )
         if self.metadata.properties_after is not None:
             properties = self.metadata.properties_after(base)
-            metadata = replace(self.metadata, properties=properties)
+            metadata = replace(self.request.metadata, properties=properties)
             self.request = replace(self.request, metadata=metadata)
         unsure = self.request.unsure - self.looked_for  # each once, however many tries
         refuse_missing(self.store, (*changes.added, *changes.changelog), unsure)

@@ -6,7 +6,6 @@ passes through the JVM.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from fermion.arguments import integer
 from fermion.exports import dataclass
 from fermion_table import ColumnFunctionError, Snapshot, StorageAccess, Table
 from fermion_table.engine import ColumnTask, FinishedColumns, FinishedFile
-from spark_ext.opening import open_table
+from spark_ext.opening import Written, open_written
 from spark_ext.session import classic
 from spark_ext.writing.finished_tasks import finished_messages
 
@@ -29,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 def add_columns_with(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: Written,
     function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
     read: Sequence[str] | None = None,
@@ -98,7 +97,7 @@ def add_columns_with(
     """
     classic(spark, "add_columns_with")
     batch_rows = integer(batch_rows, "batch_rows", minimum=1)
-    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    table = open_written(path, branch=branch, storage_options=storage_options, access=access)
     return table.add_columns_with(
         function,
         read=read,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -25,11 +24,12 @@ from fermion_table.engine import (
     MergeClauses,
     MergeCounts,
     MergeDescription,
+    TransactionTable,
     check_on,
     primary_key_of,
 )
 from spark_ext.column_names import free_names, quoted
-from spark_ext.opening import open_table
+from spark_ext.opening import Written, open_written
 from spark_ext.reading.table import frame_of, schema_of
 from spark_ext.session import classic, classic_frame
 from spark_ext.writing.job import commit_arguments, committed_before
@@ -56,6 +56,7 @@ class FrameMerge:
     """What is merged.
 
     spark, table, source: Where, and the rows.
+    into: The table as it commits; the same, or that of a transaction.
     on: Columns of the source by those of the table that they are compared with.
     source_names: The columns of the source.
     has_target, has_source, clause: Names of columns of pairs: not null where there is a row of the
@@ -68,6 +69,7 @@ class FrameMerge:
     table: Table
     source: DataFrame
     on: Mapping[str, str]
+    into: Table
     source_names: frozenset[str] = field(init=False)
     has_target: str = field(init=False)
     has_source: str = field(init=False)
@@ -194,8 +196,10 @@ def run_merge(merge: FrameMerge, clauses: MergeClauses, metadata: CommitMetadata
         moved=done.moved,
         relied_on=files_with(done.kept, scan),
     )
-    snapshot = table.commit_found(rows, done.messages, **commit_arguments(metadata))
+    snapshot = merge.into.commit_found(rows, done.messages, **commit_arguments(metadata))
     after = snapshot if key is not None and key.options.sequence_fields else None
+    if isinstance(merge.into, TransactionTable):
+        after = None  # what will show is not known before the end
     if not filters:
         return MergeResult(snapshot, _counted(merge, known, done, after))
     if decided is None or after is None or not done.counts.inserted:
@@ -394,7 +398,7 @@ def _of(side: str, name: str) -> Column:
 
 def merge(
     spark: SparkSession,
-    path: str | os.PathLike[str],
+    path: Written,
     source: DataFrame,
     on: Sequence[str] | Mapping[str, str] | str,
     *,
@@ -416,7 +420,8 @@ def merge(
     spark
         A classic session.
     path
-        The table. It must exist.
+        The table. It must exist. That of a transaction (``tx.table(name)``) must not have been
+        changed by the transaction before: its rows are those that the transaction began with.
     source
         The rows to merge. It is computed once, and of a primary-key table once more where the rows
         of an upsert are counted.
@@ -446,7 +451,9 @@ def merge(
     classic(spark, "merge")
     classic_frame(source, "merge: source")
     metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
-    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    table = open_written(
+        path, metadata, branch=branch, storage_options=storage_options, access=access
+    )
     return FrameMergeBuilder(spark, table, source, on, metadata)
 
 
@@ -468,7 +475,10 @@ class FrameMergeBuilder(MergeDescription):
         metadata: CommitMetadata,
     ) -> None:
         super().__init__(check_on(on, table.schema))
-        self._merge = FrameMerge(spark, table, source, self._on)
+        read = table
+        if isinstance(table, TransactionTable):  # which can't go to tasks
+            read = Table(table.store, table.snapshot)
+        self._merge = FrameMerge(spark, read, source, self._on, table)
         self._metadata = metadata
 
     def execute(self) -> MergeResult:
@@ -485,7 +495,7 @@ class FrameMergeBuilder(MergeDescription):
         Raises CommitConflict, CommitStateUnknown: As `fermion_table.Table.commit_found`.
         """
         clauses = self._begun()
-        earlier = committed_before(self._merge.table, self._metadata)
+        earlier = committed_before(self._merge.into, self._metadata)
         if earlier is not None:
             return MergeResult(earlier, MergeCounts())
         return run_merge(self._merge, clauses, self._metadata)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from pyspark.sql import DataFrame
 from fermion_table import Snapshot, StorageAccess, Table, TableSchema
 from fermion_table.engine import CommitMetadata, changes_in, check_overwrite, required_key
 from spark_ext.exchange import convert_batch
-from spark_ext.opening import open_table
+from spark_ext.opening import Written, open_written
 from spark_ext.session import classic_frame
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 from spark_ext.writing.job import (
@@ -28,7 +27,7 @@ from spark_ext.writing.job import (
 
 def append(
     df: DataFrame,
-    path: str | os.PathLike[str],
+    path: Written,
     *,
     batch_id_column: str | None = None,
     schema_mode: Literal["merge"] | None = None,
@@ -54,7 +53,8 @@ def append(
         ``spark.sql.caseSensitive`` is true), and cast where no value can change. Nullable columns
         that the frame lacks are null.
     path
-        The table.
+        The table: where it lies, or ``tx.table(name)`` of a `fermion_table.Catalog.transaction`,
+        which commits what the tasks write together with its other changes.
     batch_id_column
         A column of integers without nulls that numbers batches. Rows of one batch are gathered in
         the frame's order, and written with this batch id into one file. The column itself is
@@ -81,7 +81,8 @@ def append(
     Returns
     -------
     fermion_table.Snapshot
-        The new snapshot. It has no rows if the frame has none.
+        The new snapshot. It has no rows if the frame has none. In a transaction the one that the
+        transaction began with.
 
     Raises
     ------
@@ -103,13 +104,15 @@ def append(
         batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
     )
     metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
-    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    table = open_written(
+        path, metadata, branch=branch, storage_options=storage_options, access=access
+    )
     return _appended(df, table, options, metadata)
 
 
 def upsert(
     df: DataFrame,
-    path: str | os.PathLike[str],
+    path: Written,
     *,
     change_type: str | None = None,
     format: Literal["debezium"] | None = None,
@@ -133,7 +136,7 @@ def upsert(
     df
         As for `append`. The last row of a key in the frame's order is the newest.
     path
-        The table.
+        As for `append`.
     change_type
         The column of the frame that says what each row is: ``insert``, ``update_preimage``,
         ``update_postimage`` or ``delete``, or ``+I``, ``-U``, ``+U``, ``-D``. It is not stored.
@@ -171,7 +174,9 @@ def upsert(
     classic_frame(df, "upsert")
     options = FrameOptions(schema_mode=schema_mode, cluster=cluster, change_type=change_type)
     metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
-    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    table = open_written(
+        path, metadata, branch=branch, storage_options=storage_options, access=access
+    )
     required_key(table.schema, table.location, "upsert")
     if format is not None:
         df, options = flat_changes(df, options, format, table.schema)
@@ -210,7 +215,7 @@ def _appended(
 
 def overwrite(
     df: DataFrame,
-    path: str | os.PathLike[str],
+    path: Written,
     *,
     filter: Any = None,
     dynamic: bool = False,
@@ -261,7 +266,9 @@ def overwrite(
         batch_id_column=batch_id_column, schema_mode=schema_mode, cluster=cluster
     )
     metadata = CommitMetadata(message, properties, commit_user, commit_identifier)
-    table = open_table(path, branch=branch, storage_options=storage_options, access=access)
+    table = open_written(
+        path, metadata, branch=branch, storage_options=storage_options, access=access
+    )
     earlier = committed_before(table, metadata)
     if earlier is not None:
         return earlier

@@ -16,7 +16,13 @@ from fermion.arguments import flag, text
 from fermion.exports import dataclass
 from fermion_table import Snapshot, Table
 from fermion_table.argument_checks import check_schema_mode
-from fermion_table.engine import CommitMetadata, SchemaMerge, StagedTable, WriterMessage
+from fermion_table.engine import (
+    CommitMetadata,
+    SchemaMerge,
+    StagedTable,
+    TransactionTable,
+    WriterMessage,
+)
 from spark_ext.column_names import is_case_sensitive, renamed_fields, spelled
 from spark_ext.session import batch_settings, settings
 from spark_ext.writing.clustering import arranged, clustered
@@ -175,6 +181,10 @@ def commit_overwrite(
     **metadata: Any,
 ) -> Snapshot:
     """Publish what tasks wrote in place of other rows."""
+    if isinstance(table, TransactionTable):
+        return table.overwrite_written(
+            messages, filter=filter, dynamic=dynamic, merge=merge, message=metadata["message"]
+        )
     with table.transaction(**metadata) as transaction:
         transaction.overwrite_written(messages, filter=filter, dynamic=dynamic, merge=merge)
     return table.snapshot

@@ -18,6 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table import SchemaMismatch, Table, TableNotFound
 from spark_ext.session import settings
 from tests.kit.spark.counting import tasks_started
+from tests.kit.tables.warehouses import ids, rows
 
 pytestmark = pytest.mark.spark
 
@@ -307,3 +308,47 @@ def test_what_debezium_does_not_give_is_refused_and_writes_nothing(spark, table_
         spark_ext.upsert(flat, table_path, change_type="kind", format="debezium")
     assert table.refresh().id == 0
     assert data_files(table_path) == []
+
+
+def test_tasks_write_and_a_transaction_over_several_tables_commits(spark, two):
+    """All functions that write; nothing is visible before the end, and a failure leaves nothing."""
+    two.create_table("merged", rows(1).schema).append(rows(1, 2))
+    two.create_table("keyed", rows(1).schema, primary_key="id", properties={"bucket": "1"})
+    frame = spark.range(10, 12)
+
+    def write(tx):
+        assert spark_ext.append(frame, tx.table("a"), message="from tasks").id == 1
+        spark_ext.append(
+            frame.withColumn("x", functions.lit(1)), tx.table("a"), schema_mode="merge"
+        )
+        spark_ext.overwrite(frame, tx.table("db.b"), filter="id = 1")
+        spark_ext.upsert(frame, tx.table("keyed"))
+        merging = spark_ext.merge(spark, tx.table("merged"), spark.range(2, 4), on=["id"])
+        merged = merging.when_matched_delete().when_not_matched_insert().execute()
+        assert (merged.rows_inserted, merged.rows_deleted) == (1, 1)
+        tx.table("merged").append(rows(5))
+
+    tx = two.transaction()
+    write(tx)
+    second = spark_ext.merge(spark, tx.table("merged"), frame, on="id").when_not_matched_insert()
+    with pytest.raises(InvalidArgumentError, match="first change of the table"):
+        second.execute()
+    assert all(two.table(name).snapshot.id <= 1 for name in two.tables())
+    tx.abort()
+    files = {name: len(data_files(Path(two.location, *name.split(".")))) for name in two.tables()}
+    assert files == {"a": 1, "db.b": 1, "keyed": 0, "merged": 1}
+    with two.transaction() as tx:
+        write(tx)
+    shown = {name: ids(two.table(name)) for name in two.tables()}
+    assert shown == {
+        "a": [1, 10, 10, 11, 11],
+        "db.b": [10, 11],
+        "keyed": [10, 11],
+        "merged": [1, 3, 5],
+    }
+    assert two.table("a").snapshot.message == "from tasks"
+    assert len({two.table(name).snapshot.transaction.id for name in shown}) == 1
+    with two.transaction() as tx:
+        for wrong in ({"branch": "main"}, {"commit_user": "me", "commit_identifier": 1}):
+            with pytest.raises(InvalidArgumentError, match="not of one change of a transaction"):
+                spark_ext.append(frame, tx.table("a"), **wrong)
