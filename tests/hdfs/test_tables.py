@@ -19,6 +19,7 @@ from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
 from tests.kit.tables.crowd import work
 from tests.kit.tables.input_files import check_input_files
+from tests.kit.tables.warehouses import kill_other_processes
 
 pytestmark = pytest.mark.services
 
@@ -71,6 +72,13 @@ def test_upserts_and_merges(hdfs_folder):
     assert sorted((row["k"], row["v"]) for row in found) == [
         (n, f"{'a' if n < 50 else 'b'}{n}") for n in range(1, 150)
     ]
+
+
+def test_processes_that_are_killed_in_transactions_leave_all_or_nothing(
+    hdfs_folder, project_environment
+):
+    """At every step; another one goes on."""
+    kill_other_processes(Catalog.open(hdfs_folder), project_environment)
 
 
 def test_sixteen_processes_make_a_serializable_history(hdfs_folder, project_environment):

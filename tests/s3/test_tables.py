@@ -23,6 +23,7 @@ from fermion_table.storage.store import CreateResult
 from tests.kit.tables.crowd import work
 from tests.kit.tables.input_files import arguments_of, check_input_files
 from tests.kit.tables.s3_proxy import Proxy
+from tests.kit.tables.warehouses import kill_other_processes
 from tools.ceph.cluster import options_of
 
 pytestmark = pytest.mark.services
@@ -83,6 +84,13 @@ def test_upserts_and_merges(ceph_folder, options):
     assert sorted((row["k"], row["v"]) for row in found) == [
         (n, f"{'a' if n < 50 else 'b'}{n}") for n in range(1, 150)
     ]
+
+
+def test_processes_that_are_killed_in_transactions_leave_all_or_nothing(
+    ceph_folder, options, project_environment
+):
+    """At every step; another one goes on."""
+    kill_other_processes(Catalog.open(ceph_folder, storage_options=options), project_environment)
 
 
 def test_sixteen_processes_make_a_serializable_history(ceph_folder, options, project_environment):

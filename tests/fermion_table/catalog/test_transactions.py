@@ -40,8 +40,10 @@ from tests.kit.tables.warehouses import (
     SCHEMA,
     again,
     append_both,
+    die_in_transaction,
     give_up,
     ids,
+    kill_at_every_step,
     lease,
     rows,
     stop_before_decision,
@@ -546,55 +548,11 @@ def test_a_process_that_is_killed_at_any_step_leaves_all_or_nothing(
     two: Catalog, is_after: bool
 ) -> None:
     """Forked processes end before or after each object that they store; another one goes on."""
-    for step in range(1, 40):
-        before = shown(two)
+
+    def run(step: int) -> int:
         child = os.fork()
         if child == 0:
-            _transact_until(two, step, is_after)
-        _, status = os.waitpid(child, 0)
-        code = os.waitstatus_to_exitcode(status)
-        shared_cache.clear()
-        a, b = shown(again(two))
-        after = tuple(sorted([*each, 100 + step]) for each in before)
-        assert (a, b) in (before, after)
-        with lease(0.0):
-            two.table("a").append(rows(1000 + step))
-            two.table("db.b").append(rows(1000 + step))
-        assert two.table("a").verify().ok
-        if code == 0:
-            assert step > 5
-            return
-        assert code == 9
-    pytest.fail("the transaction never came to its end")
+            die_in_transaction(two, step, is_after=is_after)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
-
-def _transact_until(catalog: Catalog, step: int, is_after: bool) -> None:
-    """A transaction in a process that dies at a step."""
-    steps = iter(range(1, 1000))
-
-    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            if next(steps) < step:
-                return real(*arguments)
-            if is_after:
-                real(*arguments)
-            os._exit(9)
-
-        return call
-
-    code = 1
-    try:
-        with (
-            mock.patch.multiple(
-                LocalStore,
-                create_if_absent=dying(LocalStore.create_if_absent),
-                write=dying(LocalStore.write),
-                overwrite_hint=dying(LocalStore.overwrite_hint),
-            ),
-            Catalog.open(catalog.location, durability="fast").transaction() as tx,
-        ):
-            tx.table("a").append(rows(100 + step))
-            tx.table("db.b").append(rows(100 + step))
-        code = 0
-    finally:
-        os._exit(code)
+    kill_at_every_step(two, run)
