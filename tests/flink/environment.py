@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ PROJECT = Path(__file__).resolve().parent.parent.parent
 PYTHON = PROJECT / ".venv-flink" / "bin" / "python"
 JAR = PROJECT / "flink_ext" / "java" / "flink" / "target" / "flink-fermion.jar"
 ANSWER = b"fermion-answer "
-SECONDS_MAX = 240
+SECONDS_MAX = 900
+"""For an answer, or for what a test waits for: on a busy machine a job takes a minute."""
 KILL_SECONDS_MAX = 20
 LOG_SHOWN = 6000
 # The first compiler alone, and one thread for garbage: lives as short as these mostly compile.
@@ -94,7 +95,6 @@ class FlinkProcess:
         batch: bool = True,
         settings: Mapping[str, str] | None = None,
         rows_max: int | None = None,
-        seconds: float = SECONDS_MAX,
     ) -> list[tuple[str, tuple[Any, ...]]]:
         """Run statements one after the other; INSERTs are waited for.
 
@@ -115,7 +115,7 @@ class FlinkProcess:
             No answer in time; the process is killed.
         """
         self.send(*statements, batch=batch, settings=settings, rows_max=rows_max)
-        return self.rows(seconds=seconds)
+        return self.rows()
 
     def send(
         self,
@@ -145,9 +145,9 @@ class FlinkProcess:
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
         self.process.stdin.flush()
 
-    def rows(self, *, seconds: float = SECONDS_MAX) -> list[tuple[str, tuple[Any, ...]]]:
+    def rows(self) -> list[tuple[str, tuple[Any, ...]]]:
         """The rows of what was sent; see `sql`."""
-        answer = json.loads(self._answer(seconds))
+        answer = json.loads(self._answer())
         self._is_asked = False
         if "error" in answer:
             raise FlinkError(answer["error"])
@@ -158,14 +158,14 @@ class FlinkProcess:
         """Whether it takes a request: it runs, and has answered all before."""
         return self.process.poll() is None and not self._is_asked
 
-    def _answer(self, seconds: float) -> bytes:
+    def _answer(self) -> bytes:
         assert self.process.stdout is not None
-        end = time.monotonic() + seconds
+        end = time.monotonic() + SECONDS_MAX
         while True:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
                 self.kill()
-                raise TimeoutError(f"no answer within {seconds} s:\n{self.logged()}")
+                raise TimeoutError(f"no answer within {SECONDS_MAX} s:\n{self.logged()}")
             line = self.process.stdout.readline()
             if not line:
                 raise FlinkError(f"the process of Flink ended:\n{self.logged()}")
@@ -216,6 +216,16 @@ def flink_process(
         yield process
     finally:
         process.kill()
+
+
+def wait_until(holds: Callable[[], bool], what: str, process: FlinkProcess | None = None) -> None:
+    """Wait until something holds; TimeoutError after `SECONDS_MAX`, or if a process ends."""
+    end = time.monotonic() + SECONDS_MAX
+    while not holds():
+        ended = process is not None and process.process.poll() is not None
+        if ended or time.monotonic() > end:
+            raise TimeoutError(f"{what}:\n{'' if process is None else process.logged()}")
+        time.sleep(0.1)
 
 
 @functools.cache

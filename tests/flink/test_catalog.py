@@ -7,7 +7,7 @@ import pytest
 from fermion_table import Catalog
 from tests.flink.environment import FlinkError, use_catalog
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 CREATE = (
     "CREATE TABLE db.offers (id BIGINT COMMENT 'the key', city STRING, at_time TIMESTAMP_LTZ(6), "

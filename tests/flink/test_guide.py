@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 
 from fermion_table import Catalog
-from tests.flink.environment import python_of_workers
+from tests.flink.environment import python_of_workers, wait_until
 from tests.kit.documents import DOCS, blocks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-SECONDS_MAX = 90
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 def statements(code: str, warehouse: str) -> list[str]:
@@ -43,12 +41,13 @@ def test_the_page_on_flink_runs(flink, warehouse, tmp_path):
     assert len(shown) == 2
     lake = Catalog.open(warehouse)
     offers = lake.table("default.offers").scan().to_arrow().sort_by("id")
-    end = time.monotonic() + SECONDS_MAX
-    while not (
-        lake.table_exists("default.copy")
-        and lake.table("default.copy").scan().to_arrow().sort_by("id") == offers
-    ):
-        assert time.monotonic() < end, flink.logged()
-        time.sleep(0.5)
+    wait_until(
+        lambda: (
+            lake.table_exists("default.copy")
+            and lake.table("default.copy").scan().to_arrow().sort_by("id") == offers
+        ),
+        "the stream has not copied the rows",
+        flink,
+    )
     (tmp_path / "stop").touch()
     flink.rows()

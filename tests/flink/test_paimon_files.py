@@ -11,7 +11,7 @@ import fermion
 from tests.flink.environment import FlinkProcess, flink_process, python_of_workers
 from tests.kit.tables.paimon_java import engine_jars
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")

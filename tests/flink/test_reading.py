@@ -9,7 +9,7 @@ from fermion_table import Catalog
 from tests.flink.environment import FlinkError, use_catalog
 from tests.kit.arrow_samples import every_type
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture

@@ -7,19 +7,23 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.flink.environment import FlinkProcess, flink_process, use_catalog, with_connector
+from tests.flink.environment import (
+    FlinkProcess,
+    flink_process,
+    use_catalog,
+    wait_until,
+    with_connector,
+)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SCHEMA = pa.schema([("p", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
-SECONDS_MAX = 300
 COPY = (
     "INSERT INTO copy SELECT * FROM source "
     "/*+ OPTIONS('scan.poll-interval' = '100 ms', 'consumer-id' = 'copy') */"
@@ -53,14 +57,6 @@ def commit(table: Table, chosen: random.Random) -> None:
 
 def rows(table: Table) -> list[str]:
     return sorted(map(repr, Table.open(table.location).scan().to_arrow().to_pylist()))
-
-
-def wait_until(holds: Callable[[], bool], what: str, process: FlinkProcess) -> None:
-    end = time.monotonic() + SECONDS_MAX
-    while not holds():
-        if time.monotonic() > end or process.process.poll() is not None:
-            raise TimeoutError(f"{what}:\n{process.logged()}")
-        time.sleep(0.1)
 
 
 def settings(checkpoints: Path, parallelism: int, restore: str | None) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.flink.environment import connector, python_of_flink
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 SOURCE = Path(__file__).with_name("SourceClaims.java")
 

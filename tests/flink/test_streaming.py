@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pyarrow as pa
 import pytest
 
 from fermion_table import Table
-from tests.flink.environment import FlinkError, use_catalog
+from tests.flink.environment import FlinkError, use_catalog, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ONE = {"parallelism.default": "1"}
 
@@ -42,27 +40,21 @@ def hint(consumer: str | None = None, **options: str) -> str:
     return f"/*+ OPTIONS({listed}) */"
 
 
-def wait_for(table: Table, consumer: str, snapshot_id: int = 0, seconds: float = 60) -> None:
-    """Wait until a stream has begun, or until a checkpoint says how far it has come."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if any(c.name == consumer and c.snapshot_id >= snapshot_id for c in table.consumers.list()):
-            return
-        time.sleep(0.1)
-    raise TimeoutError(f"consumer {consumer!r} is not at snapshot {snapshot_id}")
-
-
 def test_a_stream_has_the_snapshot_first_and_then_each_change_with_its_kind(
     flink, warehouse, keyed
 ):
     """The changes are committed while the stream runs."""
     query = f"SELECT k, v FROM keyed {hint(consumer='report')}"
     flink.send(*use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=7)
-    wait_for(keyed, "report")
+    wait_until(
+        lambda: any(each.name == "report" for each in keyed.consumers.list()),
+        "the stream has not begun",
+        flink,
+    )
     keyed.upsert({"k": [1], "v": [11]})
     keyed.delete("k = 3")
     keyed.upsert({"k": [4], "v": [40]})
-    rows = flink.rows(seconds=90)
+    rows = flink.rows()
     state = {}
     for kind, (k, v) in rows:
         if kind in ("-U", "-D"):
@@ -81,9 +73,7 @@ def test_a_new_job_goes_on_where_its_consumer_was_although_older_snapshots_expir
     keyed.upsert({"k": [2], "v": [22]})
     keyed.expire_snapshots(older_than="0 s", retain_last=1)
     query = f"SELECT k, v FROM keyed {hint(consumer='report')}"
-    rows = flink.sql(
-        *use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=4, seconds=90
-    )
+    rows = flink.sql(*use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=4)
     assert rows == [
         ("-U", (2, 20)),
         ("+U", (2, 21)),
@@ -107,7 +97,7 @@ def test_what_a_stream_can_not_do_is_an_error_that_says_what_can(flink, warehous
     for options, (table, message) in wrong.items():
         query = f"SELECT k FROM {table} /*+ OPTIONS('{options}') */"
         with pytest.raises(FlinkError, match=message):
-            flink.sql(*use_catalog(warehouse), query, batch=False, rows_max=9, seconds=90)
+            flink.sql(*use_catalog(warehouse), query, batch=False, rows_max=9)
     query = f"SELECT k FROM keyed {hint(consumer='report')}"
     with pytest.raises(FlinkError, match="'consumer-id' is for streams"):
         flink.sql(*use_catalog(warehouse), query)
@@ -119,7 +109,5 @@ def test_deletions_of_an_append_table_are_rows_of_a_stream_that_asks_for_them(fl
     plain.delete("k = 1")
     options = {"scan.mode": "from-snapshot", "scan.snapshot_id": "0", "scan.deletes": "emit"}
     query = f"SELECT k FROM plain {hint(**options)}"
-    rows = flink.sql(
-        *use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=3, seconds=90
-    )
+    rows = flink.sql(*use_catalog(warehouse), query, batch=False, settings=ONE, rows_max=3)
     assert rows == [("+I", (1,)), ("+I", (2,)), ("-D", (1,))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +16,11 @@ from tests.flink.environment import (
     flink_process,
     python_of_workers,
     use_catalog,
+    wait_until,
     with_connector,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 DYING = Path(__file__).with_name("dying.py")
 PLACES = ("in-write", "after-prepare", "before-commit", "after-commit")
@@ -66,17 +66,9 @@ def die_in_turn(deaths: Path, table: Table) -> None:
     """One death after the other, each after the one before was survived: a commit came."""
     for place in PLACES:
         before = table.refresh().id
-        wait_for(lambda before=before: table.refresh().id > before)
+        wait_until(lambda before=before: table.refresh().id > before, "no commit")
         (deaths / place).touch()
-        wait_for(lambda place=place: not (deaths / place).exists())
-
-
-def wait_for(condition, seconds: float = 240) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError
-        time.sleep(0.1)
+        wait_until(lambda place=place: not (deaths / place).exists(), f"nobody died {place}")
 
 
 def test_each_row_is_appended_once_though_workers_die_and_others_write(flink, warehouse, deaths):
@@ -107,7 +99,7 @@ def test_each_row_is_appended_once_though_workers_die_and_others_write(flink, wa
     disturbing.start()
     try:
         die_in_turn(deaths, Table.open(table.location))
-        flink.rows(seconds=400)
+        flink.rows()
     finally:
         stop.set()
         disturbing.join()
@@ -137,7 +129,7 @@ def test_upserts_of_a_group_by_are_right_though_workers_die(flink, warehouse, de
         settings=RESTARTING,
     )
     die_in_turn(deaths, Table.open(table.location))
-    flink.rows(seconds=400)
+    flink.rows()
     counted = Table.open(table.location).scan().to_arrow().sort_by("k").to_pylist()
     assert counted == [{"k": key, "n": rows // keys} for key in range(keys)]
 
@@ -236,5 +228,5 @@ def test_no_worker_outlives_its_job_and_the_paths_of_pyflink_do_not_reach_it(tmp
                 if b"flink_ext" in Path(f"/proc/{pid}/cmdline").read_bytes()
             ]
 
-        wait_for(lambda: not workers(), 60)
+        wait_until(lambda: not workers(), "workers outlive their job")
     assert set(noted.read_text().splitlines()) == {"[][]"}

@@ -19,6 +19,7 @@ from fermion_table.storage import fsspec as fsspec_store
 from fermion_table.storage import probe as storage_probe
 from tests.kit.tables.crowd import work
 from tests.kit.tables.input_files import check_input_files
+from tests.kit.tables.mirrored import check_mirrors_on_a_storage
 from tests.kit.tables.warehouses import kill_other_processes
 
 pytestmark = pytest.mark.services
@@ -52,6 +53,10 @@ def test_rows_versions_and_maintenance_work_as_on_disk(hdfs_folder):
     assert [item.path for item in again.store.list() if item.path.endswith(".tmp")] == []
     ages = [time.time() * 1000 - item.modified_ms for item in again.store.list()]
     assert all(-60_000 < age < 600_000 for age in ages)
+
+
+def test_mirrors_are_published_beside_the_table(hdfs_folder, tmp_path):
+    check_mirrors_on_a_storage(hdfs_folder, tmp_path, {})
 
 
 def test_names_that_urls_would_cut_are_kept(hdfs_folder):

@@ -14,6 +14,7 @@ import pytest
 from fermion_table import Table, UnsafeStorage
 from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
+from tests.kit.tables.mirrored import check_mirrors_on_a_storage
 
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
@@ -53,6 +54,10 @@ def test_a_slot_has_one_winner(s3_options):
             assert store.read(path) == contents[results.index(CreateResult.CREATED)]
             assert store.exists(path)
     assert not store.exists("snapshot/none")
+
+
+def test_mirrors_are_published_beside_the_table(s3_options, short_probe, tmp_path):
+    check_mirrors_on_a_storage("s3://bucket/mirrored", tmp_path, s3_options)
 
 
 def test_a_storage_that_ignores_the_condition_is_refused(s3_options, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from fermion_table import Table
 from fermion_table.mirrors.publish import Publisher, write_here
 from fermion_table.mirrors.registry import target_class
 from fermion_table.mirrors.target import MirrorTarget
+from fermion_table.storage.location import open_store
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import CrashingStore
 
@@ -33,7 +34,7 @@ def rows(ids: Iterable[int], kind: str = "a", schema: pa.Schema = SCHEMA) -> pa.
     )
 
 
-def history(directory: Path, **settings: Any) -> Table:
+def history(directory: Path | str, **settings: Any) -> Table:
     """A table with every kind of commit."""
     table = Table.create(directory, SCHEMA, durability="fast", **settings)
     table.append(rows(range(10)))
@@ -154,6 +155,34 @@ class DyingStore(CrashingStore):
         if for_writing:
             self.call("exists", path)
         return super().locate(path, for_writing=for_writing)
+
+
+def check_mirrors_on_a_storage(folder: str, local: Path, options: Mapping[str, Any]) -> None:
+    """Publish mirrors of a remote table beside it, and read them: Delta's files in a local copy.
+
+    Iceberg's metadata names its files by their URLs, which are read through our storage.
+    """
+    from deltalake import DeltaTable
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.table import Table as IcebergTable
+
+    table = history(f"{folder}/t", storage_options=options)
+    stores = {}
+    for name in ("delta", "iceberg"):
+        table.mirrors.create(name, f"{folder}/{name}")
+        stores[name] = open_store(f"{folder}/{name}", storage_options=options)
+    table.mirrors.publish()
+    table.delete("id = 8")
+    for done in table.mirrors.publish():
+        assert done.snapshots == (table.snapshot.id,)
+        assert done.files_removed == 1
+    for item in stores["delta"].list():
+        (local / item.path).parent.mkdir(parents=True, exist_ok=True)
+        (local / item.path).write_bytes(stores["delta"].read(item.path))
+    assert shown(pa.table(DeltaTable(local).to_pyarrow_table())) == shown(table.to_arrow())
+    held = target_class("iceberg", "a test")(stores["iceberg"])._place.load()
+    found = IcebergTable(("t",), held.metadata, "", held.files, NoopCatalog("none"))
+    assert shown(found.scan().to_arrow()) == shown(table.to_arrow())
 
 
 def parquet_files(directory: Path) -> set[str]:
