@@ -377,25 +377,25 @@ class ReadOptions:
         return _replaced(self, overrides)
 
 
-def write_options(given: WriteOptions | None, name: str = "options") -> WriteOptions:
+def write_options(given: WriteOptions | None) -> WriteOptions:
     """The options that a caller passed, the default ones for None.
 
     Raises TypeError: They are none for writing.
     """
-    return WriteOptions() if given is None else _of_class(given, WriteOptions, name)
+    return WriteOptions() if given is None else _of_class(given, WriteOptions)
 
 
-def read_options(given: ReadOptions | None, name: str = "options") -> ReadOptions:
+def read_options(given: ReadOptions | None) -> ReadOptions:
     """The options that a caller passed, the default ones for None.
 
     Raises TypeError: They are none for reading.
     """
-    return ReadOptions() if given is None else _of_class(given, ReadOptions, name)
+    return ReadOptions() if given is None else _of_class(given, ReadOptions)
 
 
-def _of_class(given: Any, wanted: type[_Options], name: str) -> _Options:
+def _of_class(given: Any, wanted: type[_Options]) -> _Options:
     if not isinstance(given, wanted):
-        raise TypeError(f"{name}: expected {wanted.__name__}, found {type(given).__name__}")
+        raise TypeError(f"options: expected {wanted.__name__}, found {type(given).__name__}")
     return given
 
 

@@ -140,11 +140,11 @@ def to_arrow_schema(schema: st.StructType) -> pa.Schema:
 
 
 if TYPE_CHECKING or SPARK.has(READ_LIMITS):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable as ReadAllAvailable
+    from pyspark.sql.streaming.datasource import ReadLimit as ReadLimit
+    from pyspark.sql.streaming.datasource import ReadMaxFiles as ReadMaxFiles
     from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxFiles,
-        SupportsTriggerAvailableNow,
+        SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
     )
 else:
 
@@ -165,7 +165,9 @@ else:
 
 
 if TYPE_CHECKING or hasattr(sources, "DataSourceStreamArrowWriter"):
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import (
+        DataSourceStreamArrowWriter as DataSourceStreamArrowWriter,
+    )
 else:
 
     class DataSourceStreamArrowWriter(

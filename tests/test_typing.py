@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 from typing import get_type_hints
 
@@ -16,37 +15,28 @@ from fermion_table import Catalog, Scan, Table
 from fermion_table.engine import Transaction
 
 PROJECT = Path(__file__).resolve().parent.parent
-CASES = "tests/typing_cases.py"
 
 
-def test_wrong_options_are_errors_and_results_have_their_types(project_environment):
-    """mypy, with the cache of `make lint`; a GitHub workflow runs pyright on the same file."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", CASES],
-        cwd=PROJECT,
-        env=project_environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_mypy_checks_programs_of_users_strictly_and_finds_their_mistakes():
+    """`make lint` runs it: a mistake that it no longer finds is a comment too many, an error.
 
-
-def test_programs_of_users_pass_mypy_strict_and_their_mistakes_do_not(project_environment):
-    """Without the settings of this project, the packages found as if they were installed."""
-    programs = sorted(map(str, (PROJECT / "tests" / "typed_programs").glob("*.py")))
-    assert len(programs) == 5
-    options = ["--strict", "--config-file=", "--cache-dir", ".mypy_cache/strict"]
-    options += ["--disable-error-code", "import-untyped"]  # pyarrow and pandas have no types
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, *programs],
-        cwd=PROJECT,
-        env=project_environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    A GitHub workflow runs pyright on the file of cases.
+    """
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert "tests.typed_programs" in settings["packages"]
+    assert settings["modules"] == ["tests.typing_cases"]
+    assert settings["check_untyped_defs"]
+    assert settings["disallow_untyped_defs"]
+    ours = {f"{name}.*" for name in settings["packages"] if not name.startswith("tests")}
+    (exports,) = [each for each in settings["overrides"] if "implicit_reexport" in each]
+    assert (set(exports["module"]), exports["implicit_reexport"]) == (ours, False)
+    (strict,) = [each for each in settings["overrides"] if "warn_unused_ignores" in each]
+    assert strict.pop("module") == ["tests.typed_programs.*", "tests.typing_cases"]
+    assert set(strict.values()) == {True}
+    folder = PROJECT / "tests" / "typed_programs"
+    texts = [path.read_text() for path in (*folder.glob("*.py"), PROJECT / "tests/typing_cases.py")]
+    assert len(texts) == 6
+    assert sum(text.count("# type: ignore[") for text in texts) > 30
 
 
 def test_rows_filters_and_results_have_a_type():

@@ -50,13 +50,7 @@ _ADVICE = (
 )
 
 
-def parse_filter(
-    given: Any,
-    schema: pa.Schema | None = None,
-    *,
-    where: str = "filter",
-    known: Iterable[str] | None = None,
-) -> Expression | None:
+def parse_filter(given: Any, schema: pa.Schema | None = None) -> Expression | None:
     """A filter in any form as a tree, bound to the schema if there is one.
 
     Parameters
@@ -66,8 +60,6 @@ def parse_filter(
         ``polars.Expr``, a bool, or None for no filter.
     schema
         What to bind to; None leaves columns and literals unchecked.
-    where, known
-        As for `bind`.
 
     Raises
     ------
@@ -95,7 +87,7 @@ def parse_filter(
             f"filter of type {type(given).__name__}: expected fermion.col(...), a SQL string, "
             "DNF tuples as pyarrow has them, or an expression of pyarrow.compute or Polars"
         )
-    return expression if schema is None else bind(expression, schema, where=where, known=known)
+    return expression if schema is None else bind(expression, schema)
 
 
 def from_engine(expression: pc.Expression) -> Expression:

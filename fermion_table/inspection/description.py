@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.display import shortened
+from fermion.display import shortened, type_text
 from fermion.engine import unwrapped, value_text
 from fermion.errors import InvalidArgumentError
 from fermion_table.inspection.entry_columns import field_bounds
@@ -17,7 +17,7 @@ from fermion_table.metadata.history import SchemaVersions
 from fermion_table.metadata.manifest import Entry, schema_holding
 from fermion_table.planning.min_max import MinMax
 from fermion_table.scanning.scan import Scan
-from fermion_table.schema.schema import Field, shown_type
+from fermion_table.schema.schema import Field
 from fermion_table.schema.widening import is_text
 
 DESCRIPTION = pa.schema(
@@ -151,7 +151,7 @@ def _described(
     low, high = bounds or (None, None)
     return {
         "column": field.name,
-        "type": shown_type(field.type),
+        "type": type_text(field.type),
         "nulls": nulls,
         "min": low,
         "max": high,

@@ -13,19 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.display import html_table, names_text, shortened
+from fermion.display import counted, html_table, names_text, shortened, type_text
 from fermion.engine import WebPage, value_text, web_page
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.redaction import redacted
 from fermion_table.change_feed.changes import CHANGE_FIELDS, CHANGE_TYPE
 from fermion_table.inspection.description import KnownValues
-from fermion_table.inspection.history_log import commit_changes, counted
+from fermion_table.inspection.history_log import commit_changes
 from fermion_table.inspection.table_difference import TableDiff, table_difference
 from fermion_table.metadata.history import load_table_schema, walk
 from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import time_text
 from fermion_table.scanning.scan import Scan
-from fermion_table.schema.schema import Field, has_buckets, shown_type
+from fermion_table.schema.schema import Field, has_buckets
 
 SHOWN_COLUMNS = 30
 """Of rows: more do not fit beside each other."""
@@ -145,7 +145,7 @@ def _columns(scan: Scan) -> dict[str, Any]:
         "rows": [
             [
                 shortened(field.name, CELL_LENGTH),
-                shortened(shown_type(field.type), CELL_LENGTH)
+                shortened(type_text(field.type), CELL_LENGTH)
                 + ("" if field.nullable else " not null"),
                 *(_statistics(known, field) if place < looked_at else (None, None, None)),
                 shortened(field.comment or "", CELL_LENGTH),

@@ -25,7 +25,6 @@ _NULL = type(None)
 def key_rows(
     keys: Any,
     key: PrimaryKey,
-    parameter: str = "keys",
     *,
     roles: Mapping[str, str] | None = None,
     nullable: Collection[str] = (),
@@ -42,72 +41,69 @@ def key_rows(
     Raises InvalidArgumentError: A column that is missing, a null, or a value that does not fit its
         column exactly.
     """
-    columns = _columns(keys, key, parameter)
+    columns = _columns(keys, key)
     arrays = []
     for column, name, dtype in zip(columns, key.names, key.types, strict=True):
-        where = f"{parameter}: column {name!r} of {(roles or {}).get(name, KEY_ROLE)}"
+        where = f"keys: column {name!r} of {(roles or {}).get(name, KEY_ROLE)}"
         array = _fitting(column, dtype, where)
         if array.null_count and name not in nullable:
             raise InvalidArgumentError(f"{where}: expected no nulls, found {array.null_count}")
         arrays.append(array)
     lengths = [len(array) for array in arrays]
     if len(set(lengths)) > 1:
-        raise InvalidArgumentError(f"{parameter}: expected columns of one length, found {lengths}")
+        raise InvalidArgumentError(f"keys: expected columns of one length, found {lengths}")
     return pa.RecordBatch.from_arrays(arrays, names=list(key.names))
 
 
-def _columns(keys: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+def _columns(keys: Any, key: PrimaryKey) -> Sequence[Any]:
     """The key's columns: Arrow arrays, or lists of values."""
     if isinstance(keys, str | bytes) or not (
         isinstance(keys, Iterable) or hasattr(keys, "__arrow_c_stream__")
     ):
-        raise TypeError(
-            f"{parameter}: expected Arrow data or a list of keys, found {described(keys)}"
-        )
+        raise TypeError(f"keys: expected Arrow data or a list of keys, found {described(keys)}")
     if isinstance(keys, Mapping):
-        return [_named(keys, name, keys, parameter) for name in key.names]
+        return [_named(keys, name, keys) for name in key.names]
     if isinstance(keys, pa.Array | pa.ChunkedArray):
-        return _of_array(keys, key, parameter)
+        return _of_array(keys, key)
     if isinstance(keys, np.ndarray) or (is_of_pandas(keys) and not hasattr(keys, "columns")):
-        return _of_array(_array(keys, parameter), key, parameter)
+        return _of_array(_array(keys, "keys"), key)
     if isinstance(keys, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or is_of_pandas(keys):
-        return _of_table(keys, key, parameter)
+        return _of_table(keys, key)
     if hasattr(keys, "__arrow_c_stream__"):
-        return _of_array(pa.chunked_array(keys), key, parameter)
+        return _of_array(pa.chunked_array(keys), key)
     if hasattr(keys, "__arrow_c_array__"):
-        return _of_array(pa.array(keys), key, parameter)
+        return _of_array(pa.array(keys), key)
     items = iter(keys)
     first = list(islice(items, 1))
     every = chain(first, items)
     if first and hasattr(first[0], "__arrow_c_array__"):
-        return _of_table(every, key, parameter)
+        return _of_table(every, key)
     # A generator may give the same list or dictionary, filled again.
     copies = [copy(each) if isinstance(each, list | dict) else each for each in every]
-    return _of_values(copies, key, parameter)
+    return _of_values(copies, key)
 
 
-def _of_table(data: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+def _of_table(data: Any, key: PrimaryKey) -> Sequence[Any]:
     table = read_all(data)
-    return [_named(table, name, table.column_names, parameter) for name in key.names]
+    return [_named(table, name, table.column_names) for name in key.names]
 
 
-def _of_array(array: Any, key: PrimaryKey, parameter: str) -> Sequence[Any]:
+def _of_array(array: Any, key: PrimaryKey) -> Sequence[Any]:
     if pat.is_struct(array.type):
         if array.null_count:
-            raise InvalidArgumentError(f"{parameter}: expected no nulls, found {array.null_count}")
+            raise InvalidArgumentError(f"keys: expected no nulls, found {array.null_count}")
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
         batches = [pa.RecordBatch.from_struct_array(chunk) for chunk in chunks]
         schema = pa.schema(list(array.type))
-        return _of_table(pa.Table.from_batches(batches, schema=schema), key, parameter)
+        return _of_table(pa.Table.from_batches(batches, schema=schema), key)
     if len(key.names) > 1:
         raise InvalidArgumentError(
-            f"{parameter}: expected the columns {', '.join(key.names)}, found "
-            f"one array of {array.type}"
+            f"keys: expected the columns {', '.join(key.names)}, found one array of {array.type}"
         )
     return [array]
 
 
-def _of_values(values: list[Any], key: PrimaryKey, parameter: str) -> Sequence[Any]:
+def _of_values(values: list[Any], key: PrimaryKey) -> Sequence[Any]:
     """Columns of a list of values, tuples or dictionaries."""
     count = len(key.names)
     if count == 1 and not any(isinstance(value, Mapping | tuple) for value in values):
@@ -115,12 +111,12 @@ def _of_values(values: list[Any], key: PrimaryKey, parameter: str) -> Sequence[A
     columns: list[list[Any]] = [[] for _ in key.names]
     for value in values:
         if isinstance(value, Mapping):
-            found = [_named(value, name, value, f"an item of {parameter}") for name in key.names]
+            found = [_named(value, name, value, "an item of keys") for name in key.names]
         elif isinstance(value, tuple | list) and len(value) == count:
             found = list(value)
         else:
             raise InvalidArgumentError(
-                f"an item of {parameter}: expected the values of {', '.join(key.names)} as a tuple "
+                f"an item of keys: expected the values of {', '.join(key.names)} as a tuple "
                 f"or a dictionary, found {described(value)}"
             )
         for column, each in zip(columns, found, strict=True):
@@ -128,14 +124,12 @@ def _of_values(values: list[Any], key: PrimaryKey, parameter: str) -> Sequence[A
     return columns
 
 
-def _named(data: Any, name: str, names: Iterable[Any], parameter: str) -> Any:
+def _named(data: Any, name: str, names: Iterable[Any], where: str = "keys") -> Any:
     """The column, or value, of a name that data must have once."""
     found = sum(each == name for each in names)
     if found != 1:
         listed = ", ".join(map(str, names)) or "no columns"
-        raise InvalidArgumentError(
-            f"{parameter}: expected one column {name!r}, found {listed}"[:400]
-        )
+        raise InvalidArgumentError(f"{where}: expected one column {name!r}, found {listed}"[:400])
     return data[name]
 
 

@@ -42,29 +42,27 @@ class MergedRows:
 def merge_runs(
     runs: Sequence[Iterable[pa.RecordBatch]],
     *,
-    key_column: str = KEY_COLUMN,
     sequence_columns: Sequence[str] = (),
     is_descending: bool = False,
 ) -> Iterator[MergedRows]:
     """Merge sorted runs.
 
     runs: From the newest to the oldest. Of each its batches, all of one schema, sorted by key; rows
-        of one key are in order of time.
-    key_column: The column of keys: ``int64`` (direct) or large binary (bytes), without nulls.
+        of one key are in order of time. The column of keys (`KEY_COLUMN`) is ``int64`` (direct) or
+        large binary (bytes), without nulls.
     sequence_columns: Columns that order the rows of a key before time does.
     is_descending: Whether the smallest sequence is the newest.
     Yields: In the order of keys; none is empty.
     Raises CorruptMetadata: A run is not sorted.
     Raises InvalidArgumentError: A key column of another type, or with nulls.
     """
-    for taken in _windows(runs, key_column):
+    for taken in _windows(runs):
         yield _merged(taken, sequence_columns, is_descending)
 
 
 def hidden_rows(
     runs: Sequence[Iterable[pa.RecordBatch]],
     *,
-    key_column: str = KEY_COLUMN,
     oldest_wins: bool = False,
 ) -> list[np.ndarray]:
     """Of each run the rows that are not the results of their keys: others hide them.
@@ -72,7 +70,7 @@ def hidden_rows(
     The same as `merge_runs` with the engine ``deduplicate`` (or ``first_row``), for runs without
     sequence fields in which no key is repeated; rows are not put in order, which is far faster.
 
-    runs, key_column: As for `merge_runs`; of no run two rows have the same key. Batches may have a
+    runs: As for `merge_runs`; of no run two rows have the same key. Batches may have a
         column of kinds: retractions are no results.
     oldest_wins: Whether the row of the oldest run is taken, not that of the newest.
     Returns: Of each run row numbers, counted from 0 through its batches: ``int64``, ascending.
@@ -80,7 +78,7 @@ def hidden_rows(
     """
     hidden: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in runs]
     before = [0] * len(runs)
-    for taken in _windows(runs, key_column):
+    for taken in _windows(runs):
         numbers = [number for number, (keys, _) in enumerate(taken) if keys]
         found = _comparable([taken[number][0] for number in numbers])
         pairs = list(zip(numbers, found, strict=True))
@@ -126,17 +124,15 @@ def _kinds_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
 def shared_keys(
     newer: Sequence[Iterable[pa.RecordBatch]],
     older: Sequence[Iterable[pa.RecordBatch]],
-    *,
-    key_column: str = KEY_COLUMN,
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """The rows of the keys that newer and older runs have in common.
 
-    newer, older, key_column: Runs and their key as for `merge_runs`.
+    newer, older: Runs as for `merge_runs`.
     Yields: Of some neighbouring keys the rows of the newer runs and those of the older ones, the
         oldest run first; neither is empty.
     Raises CorruptMetadata, InvalidArgumentError: As `merge_runs`.
     """
-    for taken in _windows([*newer, *older], key_column):
+    for taken in _windows([*newer, *older]):
         present = [(at, *each) for at, each in enumerate(taken) if each[0]]
         numbers = _comparable([keys for _, keys, _ in present])
         count = sum(at < len(older) for at, _, _ in present)  # the older runs come first
@@ -165,10 +161,10 @@ def _comparable(runs: Sequence[list]) -> list[np.ndarray]:
 
 
 def _windows(
-    runs: Sequence[Iterable[pa.RecordBatch]], key_column: str
+    runs: Sequence[Iterable[pa.RecordBatch]],
 ) -> Iterator[list[tuple[list, list[pa.RecordBatch]]]]:
     """Of each run, from the oldest to the newest, the rows of the next keys: all rows of each."""
-    cursors = [_Cursor(run, key_column, at) for at, run in enumerate(runs)]
+    cursors = [_Cursor(run, at) for at, run in enumerate(runs)]
     try:
         while True:
             for cursor in cursors:
@@ -207,9 +203,8 @@ def _marks(cursors: Sequence[_Cursor], watermark: Any) -> list[Any]:
 class _Cursor:
     """A run: the rows that are loaded and not given away yet."""
 
-    def __init__(self, run: Iterable[pa.RecordBatch], key_column: str, number: int) -> None:
+    def __init__(self, run: Iterable[pa.RecordBatch], number: int) -> None:
         self._batches = iter(run)
-        self._key_column = key_column
         self._number = number
         self._loaded: list[pa.RecordBatch] = []
         self.is_exhausted = False
@@ -270,14 +265,14 @@ class _Cursor:
             close()
 
     def _keys(self, batch: pa.RecordBatch) -> np.ndarray | pa.Array:
-        column = batch.column(self._key_column)
+        column = batch.column(KEY_COLUMN)
         return column.to_numpy() if column.type == pa.int64() else column
 
     def _check(self, batch: pa.RecordBatch) -> None:
-        column = batch.column(self._key_column)
+        column = batch.column(KEY_COLUMN)
         if column.type not in (pa.int64(), pa.large_binary()) or column.null_count:
             raise InvalidArgumentError(
-                f"column {self._key_column!r} of run {self._number}: expected int64 or "
+                f"column {KEY_COLUMN!r} of run {self._number}: expected int64 or "
                 f"large_binary without nulls, found {column.type} with {column.null_count} nulls"
             )
         keys = self._keys(batch)

@@ -21,7 +21,6 @@ from fermion_table.schema.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
     FIELD_ID_KEY,
-    FIELD_ID_MAX,
     SCHEMA_FORMAT,
     SCHEMA_FORMAT_VERSION,
     Field,
@@ -48,52 +47,35 @@ _LIST_CHECKS = (
 
 
 def fields_from_arrow(
-    fields: Iterable[pa.Field], last_field_id: int, *, reuse_ids: bool = False
+    fields: Iterable[pa.Field], last_field_id: int
 ) -> tuple[tuple[Field, ...], int]:
     """Arrow fields with ids: siblings get consecutive ones, before their children.
 
     last_field_id: The greatest id in use; new ones follow it.
-    reuse_ids: Take the ids of the fields' own metadata, which all of them must have.
     Returns: The fields, and the greatest id in use now.
     Raises UnsupportedTypeError, InvalidArgumentError: A type that no file can hold; equal names
-        among siblings; ids missing or used twice.
+        among siblings.
     """
     listed = list(fields)
     check_names([field.name for field in listed], "schema")
-    numbering = _Numbering(last_field_id, reuse_ids)
+    numbering = _Numbering(last_field_id)
     made = numbering.level(listed, "schema", 0)
     return made, numbering.last
 
 
 class _Numbering:
-    def __init__(self, last: int, reuse: bool) -> None:
+    def __init__(self, last: int) -> None:
         self.last = last
-        self._reuse = reuse
-        self._used: set[int] = set()
 
     def level(self, fields: list[pa.Field], where: str, depth: int) -> tuple[Field, ...]:
         if depth > DEPTH_MAX:
             raise UnsupportedTypeError(f"{where}: nested deeper than {DEPTH_MAX} levels")
-        ids = [self._id(field, where) for field in fields]
+        first = self.last + 1
+        self.last += len(fields)
         return tuple(
             self._field(field, number, f"{where}: {field.name}", depth)
-            for field, number in zip(fields, ids, strict=True)
+            for number, field in enumerate(fields, first)
         )
-
-    def _id(self, field: pa.Field, where: str) -> int:
-        if not self._reuse:
-            self.last += 1
-            return self.last
-        text = (field.metadata or {}).get(FIELD_ID_KEY, b"")
-        number = int(text) if text.isdigit() else 0
-        if not 0 < number <= FIELD_ID_MAX or number in self._used:
-            raise InvalidArgumentError(
-                f"{where}: field {field.name!r} has id {text.decode(errors='replace')!r}; expected "
-                f"one of its own, from 1 to {FIELD_ID_MAX}, in metadata {FIELD_ID_KEY.decode()!r}"
-            )
-        self._used.add(number)
-        self.last = max(self.last, number)
-        return number
 
     def _field(self, field: pa.Field, number: int, where: str, depth: int) -> Field:
         metadata = dict(field.metadata or {})
@@ -136,7 +118,6 @@ def schema_from_arrow(
     primary_key: Sequence[str] | str | None = None,
     sort_by: Sequence[str] | str | None = None,
     properties: Mapping[str, str] | None = None,
-    reuse_ids: bool = False,
     last_field_id: int = 0,
     time_ms: int = 0,
 ) -> TableSchema:
@@ -146,12 +127,11 @@ def schema_from_arrow(
     partition_by: Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16,
         id)"``, or `transforms.PartitionTransform`.
     primary_key, sort_by: Names of top-level columns.
-    reuse_ids: Take the field ids of the schema's own metadata instead of giving new ones.
     Raises InvalidArgumentError, UnsupportedTypeError, ColumnNotFoundError: A schema that no table
         can have.
     Raises TypeError: Names of columns that are no list.
     """
-    fields, last = fields_from_arrow(schema, last_field_id, reuse_ids=reuse_ids)
+    fields, last = fields_from_arrow(schema, last_field_id)
     made = TableSchema(
         format=SCHEMA_FORMAT,
         format_version=SCHEMA_FORMAT_VERSION,
