@@ -168,6 +168,30 @@ def test_overwrites_replace_the_table_or_partitions(flink, warehouse):
     assert parts == [{"id": 10, "p": "a"}, {"id": 20, "p": "b"}]
 
 
+def test_tables_on_hdfs_are_written_read_and_followed(flink, hdfs_folder):
+    """A catalog on servers of this machine: upserts, a batch, and a stream of the changes."""
+    catalog = use_catalog(hdfs_folder)
+    rows = flink.sql(
+        *catalog,
+        "CREATE TABLE db.t (k BIGINT, v STRING, PRIMARY KEY (k) NOT ENFORCED)",
+        "INSERT INTO db.t VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO db.t VALUES (2, 'c'), (3, 'd')",
+        "SELECT k, v FROM db.t WHERE k > 1",
+    )
+    assert sorted(row for _, row in rows) == [(2, "c"), (3, "d")]
+    table = Table.open(f"{hdfs_folder}/db/t")
+    assert table.scan().to_arrow().sort_by("k")["v"].to_pylist() == ["a", "c", "d"]
+    followed = flink.sql(
+        *catalog,
+        "SELECT k, v FROM db.t /*+ OPTIONS('scan.mode' = 'from-snapshot', "
+        "'scan.snapshot-id' = '1', 'consumer-id' = 'hdfs') */",
+        batch=False,
+        settings={"parallelism.default": "1"},
+        rows_max=3,
+    )
+    assert sorted(followed) == [("+I", (3, "d")), ("+U", (2, "c")), ("-U", (2, "b"))]
+
+
 def test_a_batch_with_a_user_is_written_once_and_a_stream_of_a_known_user_refused(flink, warehouse):
     catalog = use_catalog(warehouse)
     insert = "INSERT INTO db.t /*+ OPTIONS('sink.commit-user' = 'nightly') */ VALUES (1)"

@@ -32,11 +32,11 @@ from tests.kit.tables.mirrored import (
     source_rows,
 )
 
-pytestmark = pytest.mark.timeout(2000)
+pytestmark = pytest.mark.timeout(4000)
 
 HERE = Path(__file__).resolve().parent
 DUCKDB = PROJECT / ".venv-mirrors"
-DEADLINE_S = 1800
+DEADLINE_S = 3600
 OTHERS = ("PYTHON", "VIRTUAL_ENV", "SPARK_HOME")
 """Settings of this environment, which are not those of the engines."""
 Read = Callable[[list[dict[str, Any]], Path], None]
