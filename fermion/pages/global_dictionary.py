@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,6 @@ from fermion.columns.types import (
     concatenate,
     slice_values,
 )
-from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.dictionary import build_dictionary
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.exports import dataclass
@@ -46,6 +46,9 @@ from fermion.metadata.cmb import Chunk, ChunkRecord, ColumnBlock
 from fermion.options import WriteOptions
 from fermion.pages.frame import bind_page
 from fermion.pages.pages import PageSlice, decode_dictionary, encode_chunk
+
+if TYPE_CHECKING:
+    from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 
 _RECORD = struct.Struct("<QIII")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,15 +23,6 @@ from fermion.columns.types import (
     slots_bytes,
 )
 from fermion.columns.validity import Validity
-from fermion.encodings.choice.choose import (
-    ChoiceMemory,
-    choose,
-    choose_codes,
-    describe_recipe,
-    plain_size,
-)
-from fermion.encodings.choice.policy import LIMITS, policy_for
-from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 from fermion.encodings.decoding import (
     NodeDescription,
     TreeSlice,
@@ -58,7 +50,7 @@ from fermion.encodings.removed_nulls import (
     valid_before,
 )
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import UNBOUND_CRC32C, UNCHECKED, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack
 from fermion.layout import (
@@ -83,6 +75,15 @@ from fermion.pages.frame import (
     seal_page,
 )
 from fermion.statistics.bloom import BuiltFilters
+
+if TYPE_CHECKING:
+    from fermion.encodings.choice import choose as choosing
+    from fermion.encodings.choice import policy
+    from fermion.encodings.choice.choose import ChoiceMemory
+    from fermion.encodings.choice.shared_dictionary import GrowingDictionary
+else:  # readers choose no encodings
+    choosing = LoadedWhenAskedFor("fermion.encodings.choice.choose")
+    policy = LoadedWhenAskedFor("fermion.encodings.choice.policy")
 
 
 @dataclass(slots=True)
@@ -211,12 +212,12 @@ def encode_chunk(
     if shared is not None:
         shared_codes = shared.codes(held, validity if held is values else None)
     if shared_codes is not None:
-        choice, memory = choose_codes(shared_codes, len(bounds) - 1, options=options), None
+        choice, memory = choosing.choose_codes(shared_codes, len(bounds) - 1, options=options), None
     else:
-        choice = choose(
+        choice = choosing.choose(
             held, physical, len(bounds) - 1, options=options, forced=forced, memory=memory
         )
-    settings = policy_for(options).settings
+    settings = policy.policy_for(options).settings
     if physical.kind is PhysicalKind.BINARY:
         learnt = {} if choice.symbols is None else {EncodingId.FSST: choice.symbols}
         settings = replace(settings, learnt=learnt)
@@ -242,7 +243,7 @@ def encode_chunk(
             )
         )
     if memory is not None:
-        memory.record(choice, sum(map(len, pages)), plain_size(held, physical))
+        memory.record(choice, sum(map(len, pages)), choosing.plain_size(held, physical))
     shared_entries = 0
     if shared is not None and known is not None:
         if any(root_encoding(page) == EncodingId.GLOBAL_DICTIONARY for page in pages):
@@ -254,7 +255,7 @@ def encode_chunk(
         dictionary is not None,
         held is not values,
         shared_entries,
-        describe_recipe(choice.recipe),
+        choosing.describe_recipe(choice.recipe),
     )
 
 
@@ -288,7 +289,7 @@ class _PageWriter:
         held = values if kept is None else kept
         if not len(held):
             recipe = plain
-        limit = plain_size(values, self.physical)
+        limit = choosing.plain_size(values, self.physical)
         slots = len(values)
         parts = self._tree(held, recipe, codes, slots, limit)
         if parts is None and kept is not None:
@@ -300,10 +301,11 @@ class _PageWriter:
         size = node_size(parts)
         codec, stored = Codec.NONE, size
         packed = recipe.encoding == EncodingId.ALP  # bits, in which codecs find nothing
-        if self.compress_page and LIMITS.page_bytes_min <= size <= PACKED_BYTES_MAX and not packed:
+        limits = policy.LIMITS
+        if self.compress_page and limits.page_bytes_min <= size <= PACKED_BYTES_MAX and not packed:
             payload = pack(self.settings.codec, b"".join(parts), self.settings.level)
             smaller = len(payload)
-            worthwhile = smaller <= size * LIMITS.page_ratio and size <= expansion_limit(smaller)
+            worthwhile = smaller <= size * limits.page_ratio and size <= expansion_limit(smaller)
             if worthwhile and self._expansion_allowed(values, slots, smaller):
                 codec, parts, stored = self.settings.codec, [payload], smaller
         padding = -(HEADER_SIZE + stored) % self.alignment

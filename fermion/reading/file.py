@@ -17,6 +17,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import empty_columns, take_rows
 from fermion.display import html_facts, html_table, location_text, type_text
 from fermion.errors import InvalidArgumentError, file_is_closed
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import ThreadPool
 from fermion.io.source import (
     CountingSource,
@@ -33,7 +34,6 @@ from fermion.options import (
     thread_count,
 )
 from fermion.reading.bounds import FilePruning, prune_file
-from fermion.reading.column_metadata import ColumnMetadata, describe_column
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import (
     ColumnName,
@@ -45,11 +45,17 @@ from fermion.reading.projection import (
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import Query, StripeFilter, StripeReader
-from fermion.reading.verify import VerifyReport, verify_again
 from fermion.typing import FilterLike
 
 if TYPE_CHECKING:
+    from fermion.reading import column_metadata
+    from fermion.reading import verify as verification
+    from fermion.reading.column_metadata import ColumnMetadata
+    from fermion.reading.verify import VerifyReport
     from fermion.training.reader import TrainingReader
+else:  # seldom asked for
+    column_metadata = LoadedWhenAskedFor("fermion.reading.column_metadata")
+    verification = LoadedWhenAskedFor("fermion.reading.verify")
 
 # Of the page cache a request costs as much as copying some 10 kB, of a disk more than that.
 LOCAL_GAP_AND_SPAN = 32 * 1024, 4 * 1024 * 1024  # bytes
@@ -260,12 +266,12 @@ class FermionFile:
             raise InvalidArgumentError(
                 f"{self._index.where}: column {name!r} is computed from the batches, not stored"
             )
-        return describe_column(self._index, projected)
+        return column_metadata.describe_column(self._index, projected)
 
     def verify(self) -> VerifyReport:
         """Check every checksum and every invariant of the stored file; reads all of it."""
         self._check_open()
-        return verify_again(self._index)
+        return verification.verify_again(self._index)
 
     def read(
         self,

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import pairwise
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -21,7 +21,6 @@ from fermion.display import short_repr
 from fermion.exports import dataclass
 from fermion.predicate import Expression
 from fermion_table.errors import CorruptMetadata
-from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import (
     DeletionVector,
     Entry,
@@ -43,6 +42,9 @@ from fermion_table.schema.selection import (
     file_columns,
     select_paths,
 )
+
+if TYPE_CHECKING:  # few tables have a primary key
+    from fermion_table.merging.primary_key import PrimaryKey
 
 
 class FileReader(Protocol):

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from fermion.display import names_text
-from fermion_table.scanning.polars_source import polars_schema
+from fermion.exports import LoadedWhenAskedFor
 
 if TYPE_CHECKING:
     import pandas
     import polars
+
+    from fermion_table.scanning import polars_source
+else:
+    polars_source = LoadedWhenAskedFor("fermion_table.scanning.polars_source")
 
 
 class ArrowRows(ABC):
@@ -44,7 +48,7 @@ class ArrowRows(ABC):
         """The rows as a polars frame."""
         import polars  # optional, and slow to import
 
-        polars_schema(self.schema)
+        polars_source.polars_schema(self.schema)
         return polars.DataFrame(polars.from_arrow(self.to_arrow()))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -18,7 +18,7 @@ from fermion.arguments import flag, integer, integers
 from fermion.display import ShownText, facts_repr, html_facts, location_text, names_text
 from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
 from fermion.predicate import RowRanges, column_of
@@ -26,8 +26,6 @@ from fermion.progress import ShowsProgress, showing, watched
 from fermion.redaction import redacted
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
-from fermion_table.merging.fold import columns_to_merge
-from fermion_table.merging.primary_key import PrimaryKey, scanned_key
 from fermion_table.metadata.history import KeptVersions, expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry, Layout, check_layouts
 from fermion_table.metadata.snapshot import Snapshot
@@ -38,28 +36,39 @@ from fermion_table.planning.plan import (
     PruningStep,
     ScanPlan,
     files_that_must_match,
+    plan_scan,
     prune_manifests,
+    splits_of,
 )
 from fermion_table.planning.split import BATCH_ROWS, FileSplit, ReadRequest, Split, first_rows
-from fermion_table.planning.tree_plan import TreePlan, plan_trees
-from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import IoTotals, SplitReader
 from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
-from fermion_table.scanning.polars_source import lazy_frame
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata, has_buckets
 from fermion_table.schema.selection import named_columns, queryable_fields, select_columns
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
-from fermion_table.trees.section_reader import tree_splits
 
 if TYPE_CHECKING:
     import duckdb
     import polars
 
     from fermion.engine import Last, OnDamage, Shuffle, TrainingReader
+    from fermion_table.merging import fold, primary_key
+    from fermion_table.merging.primary_key import PrimaryKey
+    from fermion_table.planning import tree_plan
+    from fermion_table.planning.tree_plan import TreePlan
+    from fermion_table.reading import run_reader
+    from fermion_table.scanning import polars_source
     from fermion_table.scanning.arrow_dataset import ScanDataset
-from fermion_table.planning.plan import plan_scan, splits_of
+    from fermion_table.trees import section_reader
+else:  # a scan of a table without a primary key needs none of them
+    fold = LoadedWhenAskedFor("fermion_table.merging.fold")
+    polars_source = LoadedWhenAskedFor("fermion_table.scanning.polars_source")
+    primary_key = LoadedWhenAskedFor("fermion_table.merging.primary_key")
+    run_reader = LoadedWhenAskedFor("fermion_table.reading.run_reader")
+    section_reader = LoadedWhenAskedFor("fermion_table.trees.section_reader")
+    tree_plan = LoadedWhenAskedFor("fermion_table.planning.tree_plan")
 
 _Result = TypeVar("_Result")
 ScanMode = Literal["snapshot", "read_optimized"]
@@ -112,7 +121,7 @@ class Scan(ArrowRows):
         stored = self.schemas[self.snapshot.schema.id]
         if not has_buckets(stored):
             return None
-        return scanned_key(self.table_schema, stored, merges_level0=self.merges_level0)
+        return primary_key.scanned_key(self.table_schema, stored, merges_level0=self.merges_level0)
 
     @cached_property
     def _versions(self) -> Mapping[int, TableSchema]:
@@ -134,7 +143,7 @@ class Scan(ArrowRows):
                     f"{self.store.location}: rows of a table with a primary key have no "
                     f"{self.table_schema.row_id_name!r}: its key tells them apart"
                 )
-            names.update(columns_to_merge(self.key, names & self.table_schema.by_name.keys()))
+            names.update(fold.columns_to_merge(self.key, names & self.table_schema.by_name.keys()))
         metadata = decode_metadata(self.table_schema.stored_metadata)
         return ReadRequest(
             fields=fields,
@@ -193,7 +202,7 @@ class Scan(ArrowRows):
         snapshot = self.snapshot
         wanted = self.filter
         if self.key is not None:  # another row of the key may be what the filter selects
-            wanted = key_filter(wanted, self.key) if self.mode == "snapshot" else None
+            wanted = run_reader.key_filter(wanted, self.key) if self.mode == "snapshot" else None
         references, step = prune_manifests(snapshot.manifests, wanted, self.table_schema)
         with in_time(self.store), until_expiry(self.store, snapshot):
             files = LiveFiles(self.store, snapshot.tail, references)
@@ -214,7 +223,7 @@ class Scan(ArrowRows):
         """The files of a primary-key table that may hold rows, and which of them are merged."""
         assert self.key is not None
         files, steps = self._files
-        plan = plan_trees(
+        plan = tree_plan.plan_trees(
             files.entries(), self.key, self._versions, self.table_schema, self.filter, self.mode
         )
         return replace(plan, steps=[*steps, *plan.steps])
@@ -228,7 +237,7 @@ class Scan(ArrowRows):
                 splits = files.splits(self.store)
             else:
                 with until_expiry(self.store, self.snapshot):
-                    splits = tree_splits(self._trees, self.store, self.key)
+                    splits = section_reader.tree_splits(self._trees, self.store, self.key)
                     steps = self._trees.steps
             return ScanPlan(snapshot_id=self.snapshot.id, splits=splits, steps=tuple(steps))
 
@@ -326,7 +335,7 @@ class Scan(ArrowRows):
 
     def to_polars(self, *, lazy: bool = False) -> polars.DataFrame | polars.LazyFrame:
         """The rows as a polars frame; a lazy one reads only the columns that it uses."""
-        return lazy_frame(self) if flag(lazy, "lazy") else super().to_polars()
+        return polars_source.lazy_frame(self) if flag(lazy, "lazy") else super().to_polars()
 
     def to_dataset(self) -> ScanDataset:
         """The rows as a `pyarrow.dataset.Dataset`, into which engines push columns and filters."""
