@@ -1,6 +1,7 @@
 # make demo    the whole path on real data, in about a minute after the first set-up
-# make test    style, types, import contracts and every test but the slow ones
-# make test-services  Spark with servers and executors of their own, killed drivers, HDFS, Ceph and Chromium
+# make test    style, types, import contracts and every test that is short
+# make test-services  the tests that take long, then Spark with servers and executors of their own,
+#              killed drivers, HDFS, Ceph and Chromium
 # make setup   the environment without Spark and servers, for work on files and tables
 #              (make setup-spark: with them; the other targets do what they need)
 # make lint    style, types and import contracts alone
@@ -71,7 +72,7 @@ LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 22
+	@sed -n 's/^# //p' Makefile | head -n 23
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -85,15 +86,18 @@ WITH_SPARK := tests/spark_ext tests/claims/spark_ext tests/test_examples.py test
 test: java setup-spark $(SPARK_CLASSES)
 	@failed=; \
 	{ $(LINT); } || failed="$$failed lint"; \
-	$(RUN)/python -m pytest -q -m "not spark and not slow and not services" -n 2 tests || failed="$$failed tests"; \
-	$(RUN)/python -m pytest -q -m "spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
+	$(RUN)/python -m pytest -q -m "not spark and not long and not slow and not services" -n 2 tests || failed="$$failed tests"; \
+	$(RUN)/python -m pytest -q -m "spark and not long and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed spark"; \
 	[ -z "$$failed" ] || { echo "make test: failed in:$$failed" >&2; exit 1; }
 
-# A file after the other to each of two processes, too; then what shares one HDFS, and one Ceph.
+# First what make test left out: many seeds and processes, whole matrices, streams of Spark. Then the
+# servers: a file after the other to each of two processes, too; what shares one HDFS, and one Ceph.
 ON_HDFS := tests/claims/spark_ext/test_hdfs.py
 ON_CEPH := tests/claims/spark_ext/test_s3.py
 test-services: java setup-spark $(SPARK_CLASSES)
 	@failed=; \
+	$(RUN)/python -m pytest -q -m "long and not spark and not slow and not services" -n 2 tests || failed="$$failed long"; \
+	$(RUN)/python -m pytest -q -m "long and spark and not slow and not services" -n 2 --dist loadfile $(WITH_SPARK) || failed="$$failed long-spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" -n 2 --dist loadfile tests/spark_ext tests/claims/spark_ext --ignore=$(ON_HDFS) --ignore=$(ON_CEPH) || failed="$$failed spark"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/hdfs $(ON_HDFS) || failed="$$failed hdfs"; \
 	$(RUN)/python -m pytest -q -m "services and not slow" tests/s3 $(ON_CEPH) || failed="$$failed s3"; \

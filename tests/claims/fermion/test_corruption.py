@@ -250,6 +250,7 @@ def run_mutations(project_environment: dict[str, str], project: Path, count: int
     assert finished.returncode == 0, "\n".join([f"last case: {last}", *told])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [CI_CASES])
 def test_damage_under_right_checksums_gives_our_error_or_values(
     project, project_environment, count

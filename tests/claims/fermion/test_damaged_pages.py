@@ -205,6 +205,7 @@ def test_the_kernels_over_pages_read_these_columns(name: str, monkeypatch: pytes
     assert answered >= KERNELS.get(name, PAGED)
 
 
+@pytest.mark.long
 def test_a_flip_of_a_page_is_noticed_in_every_way(tmp_path: Path):
     """Right rows or an error; where all rows are read, an error. Ways take turns."""
     with memory_limit():
@@ -230,6 +231,7 @@ def flip_under_checksums(name: str, found: OpenFile) -> None:
             turn += 1
 
 
+@pytest.mark.long
 def test_damaged_pages_without_checksums_are_read_alike_both_ways(tmp_path: Path):
     """With the kernels over pages and without them: the same rows, or an error in the same words.
 
@@ -290,6 +292,7 @@ def test_every_flip_of_a_page_is_read_alike_both_ways(name: str, tmp_path: Path)
                             compare(read, found.file, what, is_take=way in TAKES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.slow)])
 def test_pages_cut_at_any_length_are_read_alike_both_ways(stride: int):
     """A page ends too soon, and says so or not; checksums are right, and lengths in metadata."""

@@ -191,6 +191,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(st.lists(STEPS, min_size=3, max_size=12), st.booleans())
 def test_positions_agree_with_a_plain_model(tmp_path_factory, steps, is_partitioned):

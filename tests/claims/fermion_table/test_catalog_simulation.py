@@ -13,6 +13,8 @@ import pytest
 from fermion_table.catalog.keyed_list import ListChange
 from tests.kit.simulation import Faults, Violation, simulate_catalog
 
+pytestmark = pytest.mark.long
+
 SEEDS = 6
 RACES = (581, 645, 721, 745)
 """Tables were made while others were dropped in their directory, or dropped by a listing that was

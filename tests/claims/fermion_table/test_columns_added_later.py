@@ -94,6 +94,7 @@ def of_all_times(folder: Path, history: Callable[[Table], None], **properties: s
     return results[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("properties", [{}, REMOVAL])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_retraction_has_no_value_of_a_column_that_was_added_after_it(

@@ -40,6 +40,7 @@ def ceph_server(ceph_cluster: Cluster) -> Place:
     return f"s3://{BUCKET}/crowd", ceph_cluster.options()
 
 
+@pytest.mark.long
 def test_sixteen_processes_make_a_serializable_history(
     disk: Place, project_environment: dict[str, str]
 ) -> None:
@@ -49,6 +50,7 @@ def test_sixteen_processes_make_a_serializable_history(
     assert {"append", "compact", "read"} <= set(done)
 
 
+@pytest.mark.long
 def test_processes_make_a_serializable_history_on_s3(
     moto_server: Place, project_environment: dict[str, str]
 ) -> None:

@@ -105,6 +105,7 @@ def shown(found: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, found))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", EXACT)
 def test_each_change_finds_the_row_that_earlier_ones_made(kind, table_path, monkeypatch):
     """Between versions of a random history; also as tasks read it."""

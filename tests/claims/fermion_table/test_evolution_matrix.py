@@ -104,6 +104,7 @@ def cases() -> list[Any]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "state", "given", "everything"), cases())
 def test_every_operation_after_a_change_agrees_with_the_rows(
     tmp_path: Path, name: str, state: str, given: str, everything: bool

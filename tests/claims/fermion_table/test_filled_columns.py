@@ -58,6 +58,7 @@ assert table.scan(filter="w IS NULL").count() == 1002
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", FAR_TOO_WIDE)
 def test_a_schema_alone_takes_no_gigabytes_where_files_lack_a_column(
     tmp_path: Path, dtype: str

@@ -132,6 +132,7 @@ def write(table: Table, dice: random.Random) -> None:
         table.append(pa.Table.from_pylist(rows(dice, 30), SCHEMA))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("seed", range(3))
 def test_filters_give_the_same_with_indexes_and_without(

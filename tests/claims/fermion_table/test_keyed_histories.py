@@ -119,6 +119,7 @@ def test_scans_return_what_paimon_returned_after_each_commit(name, sampled, shar
     assert len(found) >= least.get(name, 20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("name", WHOLE)
 def test_compaction_changes_no_result(name, step, shared_data, tmp_path):
@@ -153,6 +154,7 @@ def write_whole(history: dict, path: Path) -> None:
     table.scan().to_arrow()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sampled", [2, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("step", [None, "compact in turns"])
 def test_filtered_and_projected_reads_return_what_paimon_returned(

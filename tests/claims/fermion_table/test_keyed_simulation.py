@@ -25,6 +25,8 @@ from fermion_table.merging.sections import TreeFile
 from tests.kit.simulation import simulate_keyed
 from tests.kit.simulation.seeds import counts_of_seeds, first_violation
 
+pytestmark = pytest.mark.long
+
 SEEDS = 15
 
 

@@ -83,6 +83,7 @@ def kill_everywhere(
     return outcomes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_killed_process_leaves_the_old_state_or_the_new(
     name: str, template: Path, tmp_path: Path, signaller: Signaller
@@ -93,6 +94,7 @@ def test_a_killed_process_leaves_the_old_state_or_the_new(
     assert len(kill_everywhere(name, template, tmp_path, signaller, numbers)) > 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEYED_OPERATIONS)
 def test_a_killed_process_leaves_a_primary_key_table_whole(
     name: str, keyed_template: Path, tmp_path: Path, signaller: Signaller

@@ -62,6 +62,7 @@ def batches_of(table: Table) -> Counter[Any]:
     return Counter(row["batch_id"] for row in found if row["batch_id"] is not None)
 
 
+@pytest.mark.long
 @given(
     files=FILES,
     source_rows=SOURCE_ROWS,

@@ -193,6 +193,7 @@ def history_of(path: Path, engine: str, properties: dict[str, str]) -> list[Any]
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("producer", "vectors"), [("none", "false"), ("lookup", "true")])
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_an_engine_under_another_name_does_the_same(

@@ -114,6 +114,7 @@ def run(what: str, path: Path, mebibytes: int, environment: dict[str, str]) -> N
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["read", "append", "compact"])
 def test_more_than_the_memory_allowed_is_worked_through(
     what: str, tmp_path: Path, project_environment: dict[str, str]
@@ -122,6 +123,7 @@ def test_more_than_the_memory_allowed_is_worked_through(
     run(what, tmp_path / "x", 400, project_environment)
 
 
+@pytest.mark.long
 def test_features_are_joined_in_bounded_memory(
     tmp_path: Path, project_environment: dict[str, str]
 ) -> None:
@@ -129,6 +131,7 @@ def test_features_are_joined_in_bounded_memory(
     run("join", tmp_path / "x", 700, project_environment)
 
 
+@pytest.mark.long
 def test_a_table_larger_than_memory_is_trained_from(
     tmp_path: Path, project_environment: dict[str, str]
 ) -> None:

@@ -16,6 +16,8 @@ from fermion_table.storage.fsspec import FsspecStore
 from fermion_table.storage.store import CreateResult
 from tests.kit.tables.mirrored import check_mirrors_on_a_storage
 
+pytestmark = pytest.mark.long
+
 REASON = "the extra s3 and the group dev bring s3fs and moto"
 s3fs = pytest.importorskip("s3fs", reason=REASON)
 

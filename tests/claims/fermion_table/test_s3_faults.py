@@ -24,6 +24,8 @@ from fermion_table.storage.store import CreateResult
 from tests.kit.tables.s3_proxy import LOST_REPLY, SLOW_DOWN, Fault, Proxy
 from tests.kit.tables.s3_servers import BUCKET
 
+pytestmark = pytest.mark.long
+
 s3fs = pytest.importorskip("s3fs", reason="the extra s3 and the group dev bring s3fs and moto")
 standard = pytest.importorskip("botocore.retries.standard", reason="s3fs brings botocore")
 

@@ -27,7 +27,9 @@ from tests.kit.simulation.separate_processes import separate_processes
 from tests.kit.simulation.simulation import SNAPSHOT_FILE_GRACE_MS
 
 
-@pytest.mark.parametrize("first", range(0, 60, SEEDS_PER_TEST))
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(30, 60, 30))]
+)
 def test_no_promise_is_broken_under_faults(first: int) -> None:
     """60 seeds; a failure names its own, and `simulate(seed)` repeats it."""
     troubles: Counter[str] = Counter()

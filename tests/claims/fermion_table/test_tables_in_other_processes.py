@@ -217,6 +217,7 @@ def test_no_repr_of_a_table_shows_credentials(server: dict[str, Any], remote: Ta
     assert not [each for each in things if "hunter2" in f"{each!r}{each}"]
 
 
+@pytest.mark.long
 def test_no_message_of_a_table_shows_credentials_of_its_url():
     """The query of the table's URL, which may hold a signature."""
     url = f"memory://credentials/{datetime.now(UTC).timestamp()}?sig=hunter2"

@@ -283,6 +283,7 @@ RESUMED = {
 }
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(**STEPS)
 def test_a_step_is_the_same_for_all_ranks_and_workers(
@@ -292,6 +293,7 @@ def test_a_step_is_the_same_for_all_ranks_and_workers(
     check_steps(tmp_path_factory.mktemp("t"), **case)
 
 
+@pytest.mark.long
 @given(**RESUMED)
 def test_a_stopped_epoch_goes_on_with_the_rows_that_are_left(
     tmp_path_factory: pytest.TempPathFactory, **case: Any

@@ -197,6 +197,7 @@ def run_histories(sources: list[ScanBlocks], folder: Path, first: int, end: int)
     assert killed_within >= end - first  # otherwise little was tried
 
 
+@pytest.mark.long
 def test_no_row_is_lost_or_repeated_when_processes_are_killed(
     sources: list[ScanBlocks], tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def first_violation(**words: Any) -> str:
     pytest.fail(f"nothing was noticed in {SEEDS_MAX} seeds")
 
 
+@pytest.mark.long
 def test_transactions_are_in_all_of_their_tables_or_in_none_whatever_fails() -> None:
     """A failure names its seed, and `simulate_transactions(seed)` repeats it."""
     outcomes: Counter[str] = Counter()

@@ -91,6 +91,7 @@ def test_a_crash_leaves_the_runs_before_or_those_after(template, tmp_path):
     assert {False, True} <= set(outcomes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["SIGKILL", "SIGINT"])
 def test_a_process_that_is_killed_leaves_the_runs_before_or_those_after(
     which, template, tmp_path, signaller

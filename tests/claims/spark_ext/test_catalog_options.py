@@ -99,6 +99,7 @@ def test_the_option_branch_of_a_catalog_write_writes_to_that_branch_or_the_write
     assert ids(path, "main") == main
 
 
+@pytest.mark.long
 def test_tables_of_a_catalog_are_read_and_written_as_streams(spark, path, tmp_path):
     """`readStream.table` and `toTable`, with options: the rows of one branch, each once."""
     source = Table.create(f"{path}_from", pa.schema([("id", pa.int64())]))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -26,8 +28,16 @@ TPCH_QUERIES = (1, 4, 6, 13, 15, 16, 19, 22)
 SMALL = {
     "tpch.py": ["--scale", "0.01", *(f"--query={number}" for number in TPCH_QUERIES)],
 }
+LONG = {"tpch.py", "spark_streams.py", "spark_changes.py", "spark_merge.py", "spark"}
 SPARK_PAGES = [page for page in pages_for_users() if uses_spark(page)]
 README_BLOCKS = [code for mark, code in BLOCKS if mark.strip()]
+
+
+def marked(files: Iterable[Any], name: Callable[[Any], str]) -> list[Any]:
+    """Those that take long, with their mark."""
+    return [
+        pytest.param(file, marks=pytest.mark.long) if name(file) in LONG else file for file in files
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +65,7 @@ def run(file: Path) -> int:
     return 0
 
 
-@pytest.mark.parametrize("name", SHARING_A_SESSION)
+@pytest.mark.parametrize("name", marked(SHARING_A_SESSION, str))
 def test_the_example_finds_nothing_wrong(name, shared, tmp_path, monkeypatch, capsys):
     """Each takes a directory for what it makes, and exits with 0 when all its checks hold."""
     require(NEEDED.get(name))
@@ -68,7 +78,7 @@ def test_the_example_finds_nothing_wrong(name, shared, tmp_path, monkeypatch, ca
     assert "WRONG" not in said
 
 
-@pytest.mark.parametrize("page", SPARK_PAGES, ids=name_of)
+@pytest.mark.parametrize("page", marked(SPARK_PAGES, name_of), ids=name_of)
 def test_the_code_of_the_page_runs(page, shared, tmp_path, monkeypatch):
     """From top to bottom, in an empty directory; its own assertions say what should come out."""
     monkeypatch.setattr(SparkSession, "_instantiatedSession", shared.newSession())

@@ -30,6 +30,7 @@ def test_a_table_that_another_client_lists_or_renames_first_is_left_alone(tmp_pa
     assert catalog.tables() == ["db.first", "db.x", "db.z"]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_list_of_the_catalog_and_that_of_spark_are_the_same(spark, tmp_path):
     """Also of tables that a statement makes together with their rows, without any repair."""

@@ -116,6 +116,7 @@ def test_a_change_type_that_does_not_fit_is_refused_before_any_task(tmp_path):
         batch.writer(FRAME, overwrite=True)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_stream_of_changes_upserted_into_a_copy_keeps_it_equal(spark, tmp_path):
     """The second run repeats a micro-batch first: Spark has forgotten that it was committed."""

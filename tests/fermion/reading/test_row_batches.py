@@ -175,6 +175,7 @@ def large_stripe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("filter", "size"),
     [

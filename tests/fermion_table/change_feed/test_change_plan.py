@@ -42,6 +42,7 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_splits_of_random_histories_have_the_rows_of_the_whole(table_path, divided, kind):
     table = random_table(table_path, kind, commits=7)
@@ -144,6 +145,7 @@ def followed(
 REPLAYED = [kind for kind in KINDS if kind not in ("append table", "input")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", REPLAYED)
 @pytest.mark.parametrize("seed", range(3))
 def test_places_that_are_followed_by_many_readers_replay_to_the_table(table_path, kind, seed):

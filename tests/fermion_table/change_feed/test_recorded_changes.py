@@ -420,6 +420,7 @@ def check_random_history(folder: Path, data: st.DataObject) -> None:
     assert table.verify().ok
 
 
+@pytest.mark.long
 @given(data=st.data())
 @settings(max_examples=5)
 def test_replayed_changes_lead_from_any_state_to_any_later_one(tmp_path_factory, data):

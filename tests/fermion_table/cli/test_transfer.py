@@ -248,6 +248,7 @@ def test_a_table_that_is_made_from_files_does_not_read_those_that_an_import_has_
     assert ids() == [1, 2, 3]
 
 
+@pytest.mark.long
 def test_processes_that_import_the_same_folder_append_each_file_once(run: Any) -> None:
     """Each has another part of the files, some of which all have."""
     run("create", "t", "r.parquet")

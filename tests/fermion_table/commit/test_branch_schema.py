@@ -461,6 +461,7 @@ def perform(table: Table, who: str, steps: list[tuple[str, int]]) -> None:
             table.fill_columns(values, on="k")
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(mine=STEPS, theirs=STEPS, keyed=st.booleans())
 def test_every_row_has_its_values_after_a_merge_of_two_changed_schemas(

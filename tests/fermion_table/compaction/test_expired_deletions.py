@@ -52,6 +52,7 @@ def shown(table: Table) -> dict[int, int]:
     return dict(zip(rows["k"].to_pylist(), rows["v"].to_pylist(), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("vectors", ["false", "true"])
 def test_forgotten_deletions_change_nothing_while_no_row_is_later_than_the_time(

@@ -45,6 +45,7 @@ def rows_of(table: Table, **options: Any) -> dict[int, int]:
     return {row["k"]: row["v"] for row in found}
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=20)
 @given(STEPS, st.sampled_from(["300B", "10MB"]), st.sampled_from(["1", "2"]))
 def test_every_snapshot_shows_what_it_should(steps, target, buckets):

@@ -226,6 +226,7 @@ def test_a_table_of_somebody_else_is_never_a_mirror(tmp_path):
     assert not table.mirrors.list()
 
 
+@pytest.mark.long
 def test_a_crash_around_a_checkpoint_loses_nothing(tmp_path):
     """The tenth version is followed by a checkpoint; the process dies at each call around it."""
     table = history(tmp_path / "t")

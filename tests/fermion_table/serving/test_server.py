@@ -43,6 +43,7 @@ def test_an_answer_is_that_of_the_catalog(server: Server, catalog: Catalog) -> N
         assert server.ask(query).equals(expected), query
 
 
+@pytest.mark.long
 def test_every_type_comes_as_the_catalog_gives_it(server: Server, catalog: Catalog) -> None:
     """Types that DuckDB can't read are refused by both."""
     answered = 0
@@ -81,6 +82,7 @@ def test_names_may_have_a_catalog_and_namespaces_in_one_part(shared: Server) -> 
         assert shared.ask(f"SELECT count(*) AS n FROM {name}")["n"][0].as_py() in (1, 2, 1000)
 
 
+@pytest.mark.long
 def test_twenty_clients_at_once_have_their_own_answers(shared: Server) -> None:
     """More than the server computes at the same time; each asks again and again."""
 

@@ -220,6 +220,7 @@ def check(spark, query):
                 assert answers(spark, query, table) == expected, (table, query, values_max)
 
 
+@pytest.mark.long
 @given(query=queries())
 @settings(max_examples=4)
 def test_random_queries_have_the_answers_of_spark(rows, query):
@@ -366,6 +367,7 @@ LITERALS = {
 }
 
 
+@pytest.mark.long
 def test_filters_that_spark_does_not_apply_again_select_its_rows(rows, monkeypatch):
     """Each comparison of each type: those that are claimed, counted without Spark."""
     claimed = []

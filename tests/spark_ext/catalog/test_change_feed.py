@@ -62,6 +62,7 @@ def test_changes_are_read_by_the_name_of_a_table(spark, source):
     assert path.load(source.location).schema == changes.schema
 
 
+@pytest.mark.long
 def test_the_option_is_never_ignored(spark, source):
     """In reads and writes of all kinds where it has no meaning, or where another is missing."""
 
@@ -140,6 +141,7 @@ def test_rows_with_change_types_are_written_by_the_name_of_a_table(spark, source
     assert table.refresh().id == 4
 
 
+@pytest.mark.long
 def test_a_stream_of_changes_by_names_keeps_a_copy_equal(spark, source, tmp_path):
     """`readStream.table` and `toTable` with the options that the paths take, and their errors."""
     location = source.location.removesuffix("t") + "copy"

@@ -240,6 +240,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.long
 def test_what_spark_can_not_keep_is_refused(spark, warehouse):
     """Nanoseconds and batches would be lost from updated rows; deleting such rows works."""
     fine = pa.schema([*PLAIN, ("at", pa.timestamp("ns"))])

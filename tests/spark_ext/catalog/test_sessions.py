@@ -44,6 +44,7 @@ def run(spark: SparkSession, source: Table, place: Path, function: Callable) -> 
     assert writer.start().awaitTermination(300)
 
 
+@pytest.mark.long
 @needs(OPTIONS_OF_TABLES)
 def test_foreach_batch_upserts_once_also_if_a_stream_ends_between_its_commits(
     spark: SparkSession, tmp_path: Path
@@ -100,6 +101,7 @@ def test_foreach_batch_upserts_once_also_if_a_stream_ends_between_its_commits(
     assert rows(spark, "fermion.db.updated") == [(0, 4)]
 
 
+@pytest.mark.long
 def test_a_merge_of_a_frame_finds_the_catalog_in_foreach_batch(spark: SparkSession, tmp_path: Path):
     """`mergeInto`, a procedure, and a catalog that is installed while the stream runs."""
     spark_ext.install_catalog(spark, "lake", tmp_path / "lake")
@@ -124,6 +126,7 @@ def test_a_merge_of_a_frame_finds_the_catalog_in_foreach_batch(spark: SparkSessi
     assert len(files) == 2
 
 
+@pytest.mark.long
 def test_a_session_has_the_catalogs_of_the_one_it_comes_from_and_no_others(
     spark: SparkSession, tmp_path: Path
 ):

@@ -33,6 +33,7 @@ def ids(spark, query):
     return sorted(row[0] for row in spark.sql(query).collect())
 
 
+@pytest.mark.long
 def test_a_table_is_replaced_by_a_query_that_reads_it(spark, old):
     """By SQL, `writeTo` and `saveAsTable`: each is one snapshot, and the history goes on."""
     uuid, before = old.snapshot.table_uuid, old.snapshot.id

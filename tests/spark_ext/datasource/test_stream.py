@@ -55,6 +55,7 @@ def ids(table: Table) -> list[int]:
     return sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.long
 def test_a_stream_copies_each_row_once_over_restarts(spark, source, target, tmp_path):
     """First the whole table, then what commits add; a compaction and a new column add nothing."""
     source.append(rows(0, 5))

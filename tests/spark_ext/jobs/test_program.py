@@ -43,6 +43,7 @@ def small_files(path, count):
     return table
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_submit_runs_a_job_that_prints_one_json_object(
     table_path, tmp_path, project_environment
