@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.metadata.file_info import BatchRange as BatchRange
     from fermion.metadata.file_info import FileInfo as FileInfo
     from fermion.options import ReadOptions as ReadOptions
+    from fermion.options import Shred as Shred
     from fermion.options import SortKey as SortKey
     from fermion.options import WriteOptions as WriteOptions
     from fermion.parquet.convert import from_parquet as from_parquet
@@ -73,7 +74,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "io.source": ("IoStats",),
         "layout": ("ChunkFlag",),
         "metadata.file_info": ("BatchRange", "FileInfo"),
-        "options": ("ReadOptions", "SortKey", "WriteOptions"),
+        "options": ("ReadOptions", "Shred", "SortKey", "WriteOptions"),
         "parquet.convert": ("from_parquet", "to_parquet"),
         "parquet.types": ("ConversionWarning",),
         "predicate": ("Bounds", "col"),

@@ -15,6 +15,7 @@ VERSION_MAJOR = 1
 VERSION_MINOR = 1
 """Of files with none of the features that a later version has brought."""
 VERSION_MINOR_POSITIONS = 2
+VERSION_MINOR_MAP_KEYS = 3
 
 ALIGNMENT = 8
 PAGE_ALIGNMENT = 64
@@ -175,6 +176,10 @@ ORDERED_ENTRY = _struct(
     ("offset", "<u8", 16),
     ("length", "<u8", 24),
 )
+MAP_KEYS_HEADER = _struct(8, ("numMaps", "<u4", 0), ("reserved", "<u4", 4))
+MAP_KEYS_ENTRY = _struct(
+    24, ("column", "<u4", 0), ("numKeys", "<u4", 4), ("offset", "<u8", 8), ("length", "<u8", 16)
+)
 
 
 class StreamType(enum.IntEnum):
@@ -315,6 +320,7 @@ class SectionKind(enum.IntEnum):
     ENCRYPTION = 6
     FIELD_IDS = 7
     ORDERED_DICTIONARIES = 8
+    MAP_KEYS = 9
 
 
 class SortFlag(enum.IntFlag):
@@ -356,6 +362,7 @@ class Incompat(enum.IntFlag):
     ENCRYPTED = 4
     PLACED = 8
     BATCH_POSITIONS = 16
+    MAP_KEYS = 32
 
 
 def align(value: int, alignment: int = ALIGNMENT) -> int:

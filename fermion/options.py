@@ -30,6 +30,7 @@ COLUMNS_PER_TASK = 32
 """Of many columns: a task for each would cost more time than the work in it."""
 
 _Options = TypeVar("_Options", "WriteOptions", "ReadOptions")
+_Class = TypeVar("_Class")
 
 
 class _ColumnNames(tuple[Any, ...]):
@@ -72,6 +73,34 @@ class SortKey:
         text(self.name, "name")
         _set(self, "descending", flag(self.descending, "descending"))
         _set(self, "nulls_first", flag(self.nulls_first, "nulls_first"))
+
+
+@dataclass(frozen=True, slots=True)
+class Shred:
+    """Which keys of a map get columns of their own.
+
+    Attributes
+    ----------
+    keys
+        ``"all"``: every key that is in at least one of 128 rows of a stripe. A number: no more than
+        so many keys, the most frequent ones. A list: these keys. A key that was stored without a
+        column in a stripe gets none in later ones.
+    """
+
+    keys: Literal["all"] | int | Sequence[str] | Sequence[int] = "all"
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        if isinstance(self.keys, str):
+            if self.keys != "all":
+                raise InvalidArgumentError(
+                    f"keys={self.keys!r}: expected 'all', a number, or a list of keys"
+                )
+        elif isinstance(self.keys, Iterable):
+            _set(self, "keys", _names(self.keys, "keys", (str, int)))
+        else:
+            _set(self, "keys", integer(self.keys, "keys", minimum=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +151,10 @@ class WriteOptions:
         and all later stripes, do not use it.
     statistics
         False writes no bounds; a sequence of names limits them to these columns.
+    shred
+        Maps whose keys get columns of their own, by column, each with a `Shred`. One key then costs
+        what a column costs; the entries of a map come back sorted by key. Maps with text or
+        integers as keys, at the top level; values without dictionaries and run ends.
     sorted_by
         Columns by which the rows are sorted already, most significant first: names (ascending,
         nulls last), or `SortKey`. The file records it; a row out of this order is an error.
@@ -169,6 +202,7 @@ class WriteOptions:
     summaries: Sequence[str] = ()
     global_dictionaries: Sequence[str] = ()
     statistics: bool | Sequence[str] = True
+    shred: Mapping[str, Shred] = field(default_factory=dict)
     sorted_by: Sequence[str | SortKey] = ()
     checksum: Literal["crc32c", "xxh3", "crc32", "none"] = "crc32c"
     column_index: bool = True
@@ -228,7 +262,7 @@ class WriteOptions:
         if not isinstance(self.statistics, bool):
             _set(self, "statistics", _names(self.statistics, "statistics"))
         _set(self, "sorted_by", _names(self.sorted_by, "sorted_by", (str, SortKey)))
-        for name in ("column_page_bytes", "encodings"):
+        for name in ("column_page_bytes", "encodings", "shred"):
             given = getattr(self, name)
             if not isinstance(given, Mapping):
                 raise TypeError(
@@ -237,6 +271,8 @@ class WriteOptions:
             _names(given, name)
         for name, value in self.column_page_bytes.items():
             integer(value, f"column_page_bytes[{name!r}]", minimum=1)
+        for name, keys in self.shred.items():
+            _of_class(keys, Shred, f"shred[{name!r}]")
 
     def check_edition(self, encoding: EncodingId, wanted: str) -> None:
         """Raise an error if an option needs an encoding that is not in the edition.
@@ -300,6 +336,7 @@ class WriteOverrides(TypedDict, total=False):
     summaries: Sequence[str]
     global_dictionaries: Sequence[str]
     statistics: bool | Sequence[str]
+    shred: Mapping[str, Shred]
     sorted_by: Sequence[str | SortKey]
     checksum: Literal["crc32c", "xxh3", "crc32", "none"]
     column_index: bool
@@ -393,9 +430,9 @@ def read_options(given: ReadOptions | None) -> ReadOptions:
     return ReadOptions() if given is None else _of_class(given, ReadOptions)
 
 
-def _of_class(given: Any, wanted: type[_Options]) -> _Options:
+def _of_class(given: Any, wanted: type[_Class], name: str = "options") -> _Class:
     if not isinstance(given, wanted):
-        raise TypeError(f"options: expected {wanted.__name__}, found {type(given).__name__}")
+        raise TypeError(f"{name}: expected {wanted.__name__}, found {type(given).__name__}")
     return given
 
 

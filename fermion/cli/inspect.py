@@ -10,6 +10,7 @@ from typing import Any
 from fermion.cli.console import Console, size_text
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.protocol import add_storage_options, storage_options
+from fermion.columns.maps import key_name
 from fermion.display import counted
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
@@ -140,6 +141,12 @@ def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iter
         parts.append("no metadata block")
     required = "" if column.nullable else " not null"
     yield f"  {column.name}: {column.type}{required}, {', '.join(parts)}"
+    if column.num_keys:
+        example = key_name(column.name, "KEY")
+        yield (
+            f"    {counted(column.num_keys, 'key')} with a column: {size_text(column.key_bytes)} "
+            f'(--column "{example}" shows one)'
+        )
     for stream in column.streams:
         if stream.length or pages:
             yield from _stream_lines(index, stream, pages)
@@ -218,6 +225,8 @@ def _column_json(index: FileIndex, column: ColumnMetadata, pages: bool) -> dict[
         "metadata_bytes": column.cmb_length,
         "arrow_bytes": column.arrow_bytes,
         "null_count": column.null_count,
+        "num_keys": column.num_keys,
+        "key_bytes": column.key_bytes,
         "encodings": list(column.encodings),
         "streams": [_stream_json(index, stream, pages) for stream in column.streams],
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from fermion.cli.console import Console
 from fermion.cli.protocol import add_storage_options, storage_options
+from fermion.columns.maps import key_name
 from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
 from fermion.reading.file import open_file
@@ -41,6 +42,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             names = range(COLUMNS_SHOWN) if left_out else None
         found = describe_statistics(file.index, names)
         num_rows = file.num_rows
+        keys = {file.index.all_names[at]: each.count for at, each in file.index.map_keys.items()}
     if arguments.json:
         leaves = [_leaf_json(leaf) for leaf in found]
         console.print_json({"num_rows": num_rows, "columns": leaves})
@@ -49,6 +51,11 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if found:
         header = ["column", "type", "nulls", "min", "max", "flags"]
         console.print_table(header, [_cells(leaf) for leaf in found], right=["nulls"])
+    for name, count in keys.items():
+        example = key_name(name, "KEY")
+        console.print(
+            f'{name}: {counted(count, "key")} with a column (--column "{example}" shows one)'
+        )
     if left_out:
         console.print(f"... and {left_out:,} more (--all shows them)")
     return 0

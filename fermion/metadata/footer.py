@@ -40,6 +40,7 @@ from fermion.layout import (
     TAIL_BLOCK_BYTES,
     VERSION_MAJOR,
     VERSION_MINOR,
+    VERSION_MINOR_MAP_KEYS,
     VERSION_MINOR_POSITIONS,
     ChecksumKind,
     Incompat,
@@ -63,8 +64,8 @@ KNOWN_SIZES = tuple(
 SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
 _EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
-_BATCH_POSITIONS = int(Incompat.BATCH_POSITIONS)
-SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS
+_BATCH_POSITIONS, _MAP_KEYS = int(Incompat.BATCH_POSITIONS), int(Incompat.MAP_KEYS)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
@@ -154,6 +155,16 @@ class Footer:
         return bool(self.incompat & _BATCH_POSITIONS)
 
     @property
+    def has_map_keys(self) -> bool:
+        """Whether keys of maps may have columns of their own, behind the batch column."""
+        return bool(self.incompat & _MAP_KEYS)
+
+    @property
+    def num_key_columns(self) -> int:
+        """Columns of keys of maps."""
+        return self.num_system_columns - self.is_batch
+
+    @property
     def has_cit(self) -> bool:
         """Whether there is a CIT; without one, CMBs follow each other behind their lengths."""
         return not self.settings & _NO_CIT
@@ -201,6 +212,8 @@ def build_head() -> bytes:
 
 def minor_version(incompat: int) -> int:
     """The first minor version that has all features of a file."""
+    if incompat & _MAP_KEYS:
+        return VERSION_MINOR_MAP_KEYS
     return VERSION_MINOR_POSITIONS if incompat & _BATCH_POSITIONS else VERSION_MINOR
 
 
@@ -325,7 +338,7 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
     checks = (
         (footer.num_columns <= COLUMNS_MAX and footer.num_stripes <= STRIPES_MAX, "counts"),
         (footer.num_rows <= INT64_MAX, "row count"),
-        (footer.num_system_columns == int(footer.is_batch), "number of system columns"),
+        (_system_columns_fit(footer), "number of system columns"),
         (footer.is_batch or not footer.has_positions, "positions in batches"),
         (HEAD.itemsize <= footer.cmb_offset <= tail <= end, "CMB area"),
         (footer.cmb_length <= CMB_LENGTH_MAX * max(num_cmbs, 1), "length of the CMB area"),
@@ -342,10 +355,15 @@ def _check_regions(footer: Footer, file_size: int, where: str) -> None:
             )
 
 
+def _system_columns_fit(footer: Footer) -> bool:
+    keys = footer.num_key_columns
+    return 0 <= keys <= COLUMNS_MAX if footer.has_map_keys else keys == 0
+
+
 def _cit_fits(footer: Footer, num_cmbs: int) -> bool:
     if not footer.has_cit:
         nothing = footer.cit_offset == footer.cmb_offset and footer.cit_length == 0
-        return nothing and not footer.is_extended
+        return nothing and not footer.is_extended and 8 * num_cmbs <= footer.cmb_length
     inside = footer.tail_offset <= footer.cit_offset
     inside &= footer.cit_offset + footer.cit_length <= footer.sections_offset
     length = EXTENDED_CIT_ENTRY.itemsize * num_cmbs if footer.is_extended else 8 * (num_cmbs + 1)

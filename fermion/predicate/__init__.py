@@ -9,6 +9,7 @@ from fermion.predicate.binding import (
     parse_filter,
     rename_columns,
     resolve_path,
+    transform,
 )
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import (
@@ -20,6 +21,7 @@ from fermion.predicate.expression import (
     without_opaque,
 )
 from fermion.predicate.intervals import Interval, interval, members, text_range
+from fermion.predicate.key_condition import VALUE, KeyCondition
 from fermion.predicate.prune import (
     Bounds,
     bound_key,
@@ -30,11 +32,13 @@ from fermion.predicate.prune import (
 from fermion.predicate.sql import from_sql
 
 __all__ = [
+    "VALUE",
     "Bounds",
     "Column",
     "Computed",
     "Expression",
     "Interval",
+    "KeyCondition",
     "RowRanges",
     "bind",
     "bound_key",
@@ -58,5 +62,6 @@ __all__ = [
     "resolve_path",
     "text_range",
     "to_pyarrow",
+    "transform",
     "without_opaque",
 ]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.maps import split_key_name
 from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.predicate import arrow_expression
@@ -40,6 +41,7 @@ from fermion.predicate.expression import (
     disjunction,
     literal_set,
 )
+from fermion.predicate.key_condition import key_condition
 from fermion.predicate.literals import bind_literal, family, normalize
 from fermion.predicate.sql import from_sql
 
@@ -198,6 +200,9 @@ def bind(
         if isinstance(node, Opaque | Computed):
             return _bind_opaque(node, schema, where, names)
         path: Path = node.path  # type: ignore[attr-defined]
+        of_key = key_condition(node, path, schema, _bind_leaf, where)
+        if of_key is not None:
+            return of_key
         resolved, dtype = resolve_path(path, schema, where=where, known=names)
         return _bind_leaf(node, resolved, dtype)
 
@@ -342,7 +347,7 @@ def candidate_names(expression: Expression) -> set[str] | None:
         if isinstance(node, Opaque) and node.positional:
             return None
     for path in expression.columns():
-        found.add(path[0])
+        found.update((path[0], (split_key_name(path[0]) or path)[0]))
         if len(path) == 1:
             parts = path[0].split(".")
             found.update(".".join(parts[:count]) for count in range(1, len(parts)))

@@ -132,6 +132,18 @@ class Column(Expression):
     def __ge__(self, other: object) -> Expression:
         return self._compare(">=", other)
 
+    __iter__ = None
+    """Else Python would take a column for a sequence of its fields."""
+
+    def __getitem__(self, key: str | int) -> Column:
+        """The value of a key of a map, or a field of a struct: ``col("features")["age"] > 3``."""
+        if isinstance(key, bool) or not isinstance(key, (str, int)):
+            raise InvalidArgumentError(
+                f"{self.to_sql()}[{key!r}]: expected a key of a map or the name of a field, found "
+                f"{type(key).__name__}"
+            )
+        return Column((*self.path, str(key)))
+
     def _compare(self, operator: str, other: object) -> Expression:
         if isinstance(other, Expression):
             raise InvalidArgumentError(

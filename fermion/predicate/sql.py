@@ -210,7 +210,7 @@ def _translate(node: exp.Expr, text: str) -> Expression:
             return _translate(node.this, text)
         case exp.Boolean() | exp.Null():
             return Constant(None if isinstance(node, exp.Null) else bool(node.this))
-        case exp.Column() | exp.Dot():
+        case exp.Column() | exp.Dot() | exp.Bracket():
             return BooleanColumn(_path(node, text))
         case exp.In():
             if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
@@ -274,7 +274,7 @@ def _prefix(node: exp.Expr, text: str) -> Expression:
 def _is_column(node: exp.Expr) -> bool:
     from sqlglot import exp
 
-    return isinstance(node, (exp.Column, exp.Dot))
+    return isinstance(node, (exp.Column, exp.Dot, exp.Bracket))
 
 
 def _path(node: exp.Expr, text: str) -> Path:
@@ -282,7 +282,12 @@ def _path(node: exp.Expr, text: str) -> Path:
 
     while isinstance(node, exp.Paren):
         node = node.this
-    if isinstance(node, exp.Dot):
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        key = _literal(node.expressions[0], text)
+        if not isinstance(key, str):  # of lists, too: DuckDB knows which
+            _unsupported(node, text)
+        names = [*_path(node.this, text), key]
+    elif isinstance(node, exp.Dot):
         parts = list(node.flatten())
         names = [*_path(parts[0], text), *(part.name for part in parts[1:])]
     elif isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):

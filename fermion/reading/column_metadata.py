@@ -124,6 +124,9 @@ class ColumnMetadata:
         NULLs at the top level in each stripe; None where only reading would tell.
     bloom_filters
         Offset and length of each of its Bloom filters.
+    num_keys, key_bytes
+        Keys of a map that have columns of their own, and the bytes of their pages and metadata
+        blocks, which the other attributes leave out.
     """
 
     name: str
@@ -135,6 +138,8 @@ class ColumnMetadata:
     streams: tuple[StreamMetadata, ...]
     null_counts: tuple[int | None, ...] = ()
     bloom_filters: tuple[tuple[int, int], ...] = ()
+    num_keys: int = 0
+    key_bytes: int = 0
 
     __repr__ = short_repr
 
@@ -225,9 +230,21 @@ def describe_columns(
                 streams,
                 nulls,
                 blooms,
+                *_key_columns(index, ordinal),
             )
         )
     return described
+
+
+def _key_columns(index: FileIndex, ordinal: int) -> tuple[int, int]:
+    """How many keys of a column have columns, and the bytes of these."""
+    keys = index.map_keys.get(ordinal)
+    if keys is None:
+        return 0, 0
+    blocks = [block for block in index.blocks(keys.ordinals) if block is not None]
+    stored = [block.stored(*range(block.num_streams)) for block in blocks]
+    metadata = int(index.cit.ranges(keys.ordinals)[:, 1].sum())
+    return keys.count, metadata + sum(chunk.length for each in stored for _, chunk in each)
 
 
 def _null_count(block: ColumnBlock, node: Node, stripe: int, rows: int) -> int | None:

@@ -37,6 +37,7 @@ from fermion.metadata.footer import (
     parse_head,
     parse_sections,
 )
+from fermion.metadata.map_keys import MapKeys, parse_map_keys
 from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.metadata.sort_order import parse_sort_order
 from fermion.options import ReadOptions, SortKey
@@ -210,6 +211,22 @@ class FileIndex:
             return OrderedDictionaries()
         return parse_ordered(data, self.all_trees(), self.footer.num_stripes, self.where)
 
+    @cached_property
+    def map_keys(self) -> dict[int, MapKeys]:
+        """The keys that have columns, of each shredded map, by the map's ordinal."""
+        place, footer = self.sections.get(SectionKind.MAP_KEYS), self.footer
+        if not footer.has_map_keys:
+            return {}
+        offset, length = place if place is not None else (footer.tail_offset, 0)
+        columns = footer.num_columns, footer.num_columns + footer.is_batch, footer.num_key_columns
+        return parse_map_keys(
+            self.tail.section_view(offset),
+            length,
+            columns,
+            lambda ordinal: self.field(ordinal).type,
+            self.where,
+        )
+
     def restored(self, node: Node, ordinal: int, stripe: int, array: pa.Array) -> pa.Array:
         """A column's array of a stripe with its ordered dictionaries as they were when written."""
         if not has_ordered(node):
@@ -280,7 +297,8 @@ class FileIndex:
     def _layout_places(self) -> list[tuple[int, int]]:
         footer = self.footer
         places = [(footer.schema_offset, footer.schema_length)]
-        places += filter(None, (self.sections.get(SectionKind.NAME_INDEX), self._field_ids))
+        keys = self.sections.get(SectionKind.MAP_KEYS) if footer.has_map_keys else None
+        places += filter(None, (self.sections.get(SectionKind.NAME_INDEX), self._field_ids, keys))
         return places
 
     def _layout_bytes(self) -> bytes:
@@ -332,7 +350,9 @@ class FileIndex:
         return field
 
     def node(self, ordinal: int, name: str | None = None) -> Node:
-        """The tree of a column."""
+        """The tree of a column, or of the column of a key of a map."""
+        if ordinal >= self.footer.num_columns:
+            return next(keys.node for keys in self.map_keys.values() if ordinal in keys.ordinals)
         node = self._nodes.get(ordinal)
         if node is None:
             (shape,) = self.schema_area.shape_ids([ordinal]).tolist()
@@ -442,6 +462,8 @@ class FileIndex:
         if ordinal < footer.num_columns:
             node = self.node(ordinal)
             types, name = node.stream_types(), repr(node.name)
+        elif ordinal >= footer.num_columns + footer.is_batch:
+            types, name = self.node(ordinal).stream_types(), f"{ordinal}, of a key of a map"
         block = ColumnBlock(data, types, footer, f"{self.where}: column {name}", offset)
         block.check_stripe_rows(self.stripe_rows)
         return block

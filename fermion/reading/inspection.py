@@ -136,15 +136,16 @@ def describe_file(
 def _largest(index: FileIndex, limit: int | None) -> tuple[list[int], list[Projected]]:
     """Bytes of each stripe, and the columns with most bytes, from the CMBs of all columns."""
     stripe_bytes = [0] * len(index.stripe_rows)  # which the file has; its footer may say anything
-    sizes = []
     everything = project(index, None)
-    for ordinal, block in enumerate(index.blocks(range(index.footer.num_columns))):
-        stored = () if block is None else block.stored(*range(index.node(ordinal).stop))
-        size = 0
-        for stripe, chunk in stored:
-            size += chunk.length
+    sizes, owners = [0] * len(everything), list(range(len(everything)))
+    ordinals = list(owners)
+    for keys in index.map_keys.values():
+        ordinals += keys.ordinals
+        owners += [keys.column] * keys.count
+    for owner, block in zip(owners, index.blocks(ordinals), strict=True):
+        for stripe, chunk in () if block is None else block.stored(*range(block.num_streams)):
+            sizes[owner] += chunk.length
             stripe_bytes[stripe] += chunk.length
-        sizes.append(size)
     if limit is None or limit >= len(everything):
         return stripe_bytes, everything
     order = sorted(range(len(sizes)), key=lambda ordinal: (-sizes[ordinal], ordinal))

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from fermion.columns.types import NodeKind
-from fermion.display import shortened, type_text
+from fermion.display import counted, shortened, type_text
 from fermion.exports import dataclass
 from fermion.html.page import LAYOUT, web_page
 from fermion.layout import FOOTER, HEAD, SectionKind
@@ -29,7 +29,7 @@ from fermion.reading.column_metadata import (
 )
 from fermion.reading.index import FileIndex
 from fermion.reading.inspection import bound_text, describe_pages, describe_statistics
-from fermion.reading.projection import project
+from fermion.reading.projection import keys_columns, project
 from fermion.redaction import redacted
 
 CELLS_MAX = 200_000
@@ -57,6 +57,7 @@ _SECTIONS: dict[int, str] = {
     SectionKind.SORT_ORDER: "sort order",
     SectionKind.FIELD_IDS: "field ids",
     SectionKind.ORDERED_DICTIONARIES: "ordered dictionaries",
+    SectionKind.MAP_KEYS: "names of keys of maps",
 }
 
 
@@ -150,9 +151,14 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
         for column in describe_columns(index, chosen[start : start + COLUMNS_AT_ONCE]):
             types.append(drawn.types.place(type_text(column.type, TYPE_LENGTH)))
             count += _add_column(index, drawn, column, whole=pages)
+    names = [shortened(name, NAME_LENGTH) for name in index.all_names]
+    for ordinal, keys in index.map_keys.items():
+        names[ordinal] += f" ({counted(keys.count, 'key')})"
+        for column in describe_columns(index, keys_columns(keys)):
+            of_map = replace(column, ordinal=ordinal, null_counts=())
+            count += _add_column(index, drawn, of_map, whole=pages)
     if drawn.pages is not None and len(drawn.pages["bytes"]) < count:
         drawn.pages = None
-    names = [shortened(name, NAME_LENGTH) for name in index.all_names]
     return {
         "file": _facts(index),
         "parts": _parts(index, drawn),
@@ -316,9 +322,8 @@ def _parts(index: FileIndex, drawn: _Map) -> list[list[Any]]:
 
 
 def _batch_bytes(index: FileIndex) -> int:
-    """Bytes of the system columns of a file in batch mode: pages and metadata."""
-    footer = index.footer
-    ordinals = range(footer.num_columns, footer.num_columns + footer.num_system_columns)
+    """Bytes of the column of batches: pages and metadata."""
+    ordinals = range(index.footer.num_columns, index.footer.num_columns + index.footer.is_batch)
     total = int(index.cit.ranges(list(ordinals))[:, 1].sum()) if ordinals else 0
     for block in index.blocks(ordinals):
         if block is not None:

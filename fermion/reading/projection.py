@@ -5,7 +5,7 @@ Names and paths become column trees, pruned below structs; filters are bound to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,14 +15,25 @@ import pyarrow.types as pat
 
 from fermion.arguments import integer, names_like, several
 from fermion.bounded_cache import BoundedCache
+from fermion.columns.maps import Key, has_shreddable_keys, key_name, parse_key, split_key_name
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import dataclass
 from fermion.layout import ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
+from fermion.metadata.map_keys import MapKeys
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
-from fermion.predicate import Expression, bind, candidate_names, parse_filter
+from fermion.predicate import (
+    VALUE,
+    Expression,
+    KeyCondition,
+    bind,
+    candidate_names,
+    parse_filter,
+    rename_columns,
+    transform,
+)
 from fermion.predicate.expression import IsIn
 from fermion.reading.index import FileIndex
 
@@ -35,10 +46,11 @@ class Projected:
 
     ordinal: The column's ordinal; -1 for a virtual column of batch mode.
     field: The field of the result.
-    tree: Its tree without the fields that nobody asked for; None for a virtual column. Columns of
-        one shape may share it, under the name of any of them.
+    tree: Its tree without the fields that nobody asked for; None for a virtual column, and for a
+        key of a map that is looked up. Columns of one shape may share it, under the name of any.
     as_dictionary: Whether the result is an Arrow dictionary.
     shared: The dictionary of the result, where all stripes share one; else each has its own.
+    of, key: The map that the value of a key is looked up in, which has no column; and the key.
     """
 
     ordinal: int
@@ -46,6 +58,8 @@ class Projected:
     tree: Node | None = None
     as_dictionary: bool = False
     shared: DictionaryRecord | None = None
+    of: Projected | None = None
+    key: Key | None = None
 
     @property
     def node(self) -> Node | None:
@@ -137,10 +151,14 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
         if whole is not None:
             fields, trees = index.all_fields(), index.all_trees()
             return [Projected(each, fields[each], trees[each]) for each in whole]
-    wanted: dict[int | str, list[tuple[str, ...]]] = {}
+    wanted: dict[int | str | tuple[int, Key], list[tuple[str, ...]]] = {}
     for column in columns:
         if index.footer.is_batch and column in VIRTUAL_COLUMNS:
             wanted.setdefault(str(column), []).append(())
+            continue
+        key = find_key(index, column)
+        if key is not None:
+            wanted.setdefault(key, []).append(())
             continue
         for ordinal, below in _resolve(index, column):
             wanted.setdefault(ordinal, []).append(below)
@@ -204,14 +222,55 @@ def _as_dictionary(column: Projected, block: ColumnBlock | None) -> Projected:
     return replace(column, field=column.field.with_type(dtype), as_dictionary=True, shared=shared)
 
 
-def _projected(index: FileIndex, key: int | str, paths: list[tuple[str, ...]]) -> Projected:
+def _projected(
+    index: FileIndex, key: int | str | tuple[int, Key], paths: list[tuple[str, ...]]
+) -> Projected:
     if isinstance(key, str):
         return Projected(-1, pa.field(key, pa.int64(), nullable=False))
+    if isinstance(key, tuple):
+        return _projected_key(index, *key)
     node, field = index.node(key), index.field(key)
     if () in paths:
         return Projected(key, field, node)
     pruned = _prune(node, paths, index.where)
     return Projected(key, field.with_type(pruned.type), pruned)
+
+
+def find_key(index: FileIndex, column: ColumnName) -> tuple[int, Key] | None:
+    """The map and the key that a path means: ``features['age']``, or a tuple of both.
+
+    Raises InvalidArgumentError: The key is no value of the type of the map's keys.
+    """
+    if isinstance(column, int):
+        return None
+    path: tuple[str, ...] = (column,) if isinstance(column, str) else column
+    if len(path) == 1 and path[0].endswith("]") and not index.names.find(path[0]):
+        path = split_key_name(path[0]) or path
+    if len(path) != 2:
+        return None
+    found = index.names.find(path[0])
+    if len(found) != 1 or not has_shreddable_keys(dtype := index.field(found[0], path[0]).type):
+        return None
+    return found[0], parse_key(dtype, path[1], f"{index.where}: column {path[0]!r}")
+
+
+def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
+    """The value of a key of a map: its column, or where it has none a look-up in the map."""
+    field, keys = index.field(ordinal), index.map_keys.get(ordinal)
+    name = key_name(field.name, key)
+    own = keys.find(key) if keys is not None else None
+    result = pa.field(name, field.type.item_type)
+    if keys is not None and own is not None:
+        return Projected(own, result, keys.node.renamed(name))
+    whole = Projected(ordinal, field, index.node(ordinal))
+    return Projected(-1, result, of=whole, key=key)
+
+
+def keys_columns(keys: MapKeys, places: Iterable[int] | None = None) -> list[Projected]:
+    """The columns of some keys of a map (None: of all), as they are stored."""
+    field, node = pa.field("", keys.node.type), keys.node.renamed("")
+    chosen = range(keys.count) if places is None else places
+    return [Projected(keys.first + place, field, node) for place in chosen]
 
 
 def _resolve(index: FileIndex, column: ColumnName) -> list[tuple[int, tuple[str, ...]]]:
@@ -315,13 +374,30 @@ def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
 
 
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
+    keys = {
+        path: (key_name(index.field(key[0]).name, key[1]),)
+        for path in expression.columns()
+        if (key := find_key(index, path)) is not None
+    }
+    expression = rename_columns(expression, keys) if keys else expression
+
+    def of_file(node: Expression) -> Expression:
+        if not isinstance(node, KeyCondition):
+            return node
+        return rename_columns(node.inner, {VALUE: (key_name(node.paths[0][0], node.key),)})
+
+    expression = transform(expression, of_file)
     names = candidate_names(expression)
     if names is None:
         columns = project(index, None)
     else:
         batch = VIRTUAL_COLUMNS if index.footer.is_batch else ()
         found: list[ColumnName] = [name for name in batch if name in names]
-        found += [(name,) for name in sorted(names.difference(batch)) if index.names.find(name)]
+        found += [
+            (name,)
+            for name in sorted(names.difference(batch))
+            if index.names.find(name) or find_key(index, name) is not None
+        ]
         columns = project(index, found)
     schema = pa.schema([column.field for column in columns])
     bound = bind(expression, schema, where=index.where, known=KnownNames(index))

@@ -13,12 +13,14 @@ import pyarrow as pa
 
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
+from fermion.columns.maps import MapBuilder, entries_of, looked_up, sorted_keys
 from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
-from fermion.columns.types import Node, NodeKind, PhysicalKind
+from fermion.columns.types import Node, NodeKind, PhysicalKind, column_node, slots_bytes
 from fermion.errors import InvalidFileError
 from fermion.forks import cached_property
 from fermion.metadata.cmb import ColumnBlock
+from fermion.metadata.map_keys import MapKeys
 from fermion.predicate import Expression, evaluate, without_opaque
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.chunk_pages import FetchedPages
@@ -27,7 +29,13 @@ from fermion.reading.encoded_filter import EncodedFilter
 from fermion.reading.index import FileIndex
 from fermion.reading.many_pages import PickedRead, WholeRead
 from fermion.reading.one_page import OnePageRead
-from fermion.reading.projection import BoundFilter, Projected, read_by, result_schema
+from fermion.reading.projection import (
+    BoundFilter,
+    Projected,
+    keys_columns,
+    read_by,
+    result_schema,
+)
 from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy
 from fermion.statistics.bounds import decoded_bytes
 
@@ -39,6 +47,8 @@ FEW_FRACTION = 1 / 32
 TOGETHER_COLUMNS_MAX = 16
 """Columns of such a stripe that are read at once, with those that the filter reads."""
 JOIN_ROWS = 512
+KEYS_BYTES = 256 * 1024 * 1024
+"""Of the columns of a map's keys that are decoded at once."""
 INFLATION, OFFSET_BYTES = 4, 4
 """Of values whose size in Arrow no metadata tells: so many times their stored bytes."""
 
@@ -91,10 +101,11 @@ class StripeReader:
         if not columns:
             return empty_columns(slots if rows is None else rows.total)
         schema = result_schema(columns)
-        stored = [column for column in columns if column.tree is not None]
-        own = schema if len(stored) == len(columns) else None
+        stored = list(map(_stored, columns))
+        read = [column for column in stored if column is not None]
+        own = schema if self._is_stored(columns) else None
         result = self._read(
-            ReadRequest(stored, stripe, slots, rows, self.executor, own, kept, verified or {})
+            ReadRequest(read, stripe, slots, rows, self.executor, own, kept, verified or {})
         )
         if result.batch is not None:
             return result.batch
@@ -102,12 +113,76 @@ class StripeReader:
         return pa.RecordBatch.from_arrays(
             [
                 self.bounds.batches.column(column.field.name, stripe, rows)
-                if column.tree is None
-                else next(arrays)
-                for column in columns
+                if source is None
+                else self._made(column, next(arrays), stripe, rows, kept)
+                for column, source in zip(columns, stored, strict=True)
             ],
             schema=schema,
         )
+
+    def _made(
+        self,
+        column: Projected,
+        array: pa.Array,
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None,
+    ) -> pa.Array:
+        """A column of what is stored of it: a map of its rest, the value of a key of the map."""
+        if column.of is not None:
+            return looked_up(array, column.key, column_node(column.field, where=self.index.where))
+        keys = self.index.map_keys.get(column.ordinal)
+        return array if keys is None else self._whole_map(keys, array, stripe, rows, kept)
+
+    def _whole_map(
+        self,
+        keys: MapKeys,
+        rest: pa.MapArray,
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None,
+    ) -> pa.MapArray:
+        """The maps of some rows, with the entries of the columns of their keys."""
+        entries = entries_of(rest)
+        coded = entries.keys.dictionary_encode()
+        names = {key: place for place, key in enumerate(keys.keys)}
+        places = [names.setdefault(key, len(names)) for key in coded.dictionary.to_pylist()]
+        listed = list(names)
+        order = sorted_keys(listed)
+        ranks = np.empty(len(listed), np.int64)
+        ranks[order] = np.arange(len(listed))
+        found = np.array(places, np.int64)[coded.indices.to_numpy()]
+        valid = entries.items.is_valid().to_numpy(zero_copy_only=False)
+        if (valid & (found < keys.count)).any():
+            raise InvalidFileError(f"{keys.where}: a key that has a column is in the map, too")
+        builder = MapBuilder(rest, ranks[found], keys.node, keys.where)
+        slots, node = self.rows(stripe), keys.node
+        leaves = [each.physical for each in node.walk() if each.physical is not None]
+        width = sum(slots_bytes(physical, slots) for physical in leaves)
+        step = max(KEYS_BYTES // max(width, 1), 1)
+        has_data = self.index.cit.ranges(keys.ordinals)[:, 1] > 0
+        with_columns = [place for place in order if place < keys.count and has_data[place]]
+        for start in range(0, len(with_columns), step):
+            some = with_columns[start : start + step]
+            columns = keys_columns(keys, some)
+            request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
+            builder.add(ranks[some], self._read(request).arrays)
+        return builder.build(pa.array([listed[place] for place in order], keys.dtype.key_type))
+
+    def _is_stored(self, columns: Sequence[Projected]) -> bool:
+        """Whether columns are just what is stored of them."""
+        maps = self.index.map_keys
+        return all(
+            column.tree is not None and not (maps and column.ordinal in maps) for column in columns
+        )
+
+    def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:
+        """What is stored of columns, with the columns of keys of whole maps."""
+        found = [source for source in map(_stored, columns) if source is not None]
+        for column in columns if (maps := self.index.map_keys) else ():
+            if column.tree is not None and column.ordinal in maps:
+                found += keys_columns(maps[column.ordinal])
+        return found
 
     def _read(self, request: ReadRequest) -> ReadResult:
         """Ask the strategies in order, each for the columns that those before it have left."""
@@ -163,7 +238,7 @@ class StripeReader:
 
     def arrow_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
         """Bytes of some columns of a stripe in Arrow; about, where metadata does not say it."""
-        stored = [column for column in columns if column.tree is not None]
+        stored = self._all_stored(columns)
         blocks = self.index.blocks(column.ordinal for column in stored)
         return sum(
             _arrow_bytes(column.tree, block, stripe, self.rows(stripe))
@@ -174,8 +249,7 @@ class StripeReader:
     def _places(
         self, columns: Sequence[Projected], stripe: int, rows: RowRanges | None
     ) -> set[tuple[int, int]]:
-        stored = [column for column in columns if column.tree is not None]
-        tasks = self._general.tasks(stored, stripe, rows)
+        tasks = self._general.tasks(self._all_stored(columns), stripe, rows)
         return {page for task in tasks for page in task.plan()}
 
 
@@ -423,6 +497,13 @@ def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None)
     return own + sum(_arrow_bytes(child, block, stripe, below) for child in node.children)
 
 
+def _stored(column: Projected) -> Projected | None:
+    """What is stored of a column; None for one of batch mode."""
+    if column.of is not None:
+        return column.of
+    return column if column.tree is not None else None
+
+
 def _key(column: Projected) -> int | str:
     """What tells a column's values from others': its ordinal, or the name of a virtual one."""
     return column.ordinal if column.tree is not None else column.field.name
@@ -445,4 +526,6 @@ def _filtered(
 def _filtered_arrays(
     columns: Sequence[Projected], arrays: Sequence[pa.Array], mask: np.ndarray
 ) -> list[pa.Array]:
-    return filter_arrays(arrays, mask, lambda place: columns[place].node)
+    return filter_arrays(
+        arrays, mask, lambda place: columns[place].node or column_node(columns[place].field)
+    )

@@ -39,7 +39,9 @@ from fermion.reading.batches import BatchLookup
 from fermion.reading.column import ColumnTask, feed_planned
 from fermion.reading.column_metadata import stored_statistics
 from fermion.reading.index import FileIndex
+from fermion.reading.projection import project
 from fermion.reading.stream import DecodeOptions
+from fermion.reading.stripe import StripeReader
 from fermion.statistics.bloom import parse_bloom_record, parse_page_bloom_record, read_filters
 from fermion.statistics.bounds import (
     CONTENT_TAGS,
@@ -121,6 +123,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
         parse_head(index.source.read(0, HEAD.itemsize), where=index.where)
         index.tail.verify_all()
         _ = index.schema, index.stripe_rows, index.key_value_metadata
+        _ = [each.keys for each in index.map_keys.values()]
     except FermionError as error:
         return VerifyReport(index.where, (str(error),), 0, 0, _read_since(index, before))
     options = DecodeOptions(
@@ -132,17 +135,19 @@ def verify_file(index: FileIndex) -> VerifyReport:
         claims = _file_claims(index)
     except FermionError as error:
         problems.append(str(error))
-    for ordinal in range(index.footer.num_columns):
+    of_keys = [ordinal for keys in index.map_keys.values() for ordinal in keys.ordinals]
+    for ordinal in (*range(index.footer.num_columns), *of_keys):
         try:
             pages += _verify_column(index, ordinal, options)
             if ordinal in claims:
                 _check_file_claim(index, ordinal, claims[ordinal])
         except FermionError as error:
             problems.append(str(error))
-    try:
-        _check_order(index, options)
-    except FermionError as error:
-        problems.append(str(error))
+    for check in (_check_order, _check_maps):
+        try:
+            check(index, options)
+        except FermionError as error:
+            problems.append(str(error))
     if index.footer.is_batch:
         try:
             if index.footer.is_aligned:
@@ -244,6 +249,14 @@ def _check_order(index: FileIndex, options: DecodeOptions) -> None:
         wrong = check.first_wrong(columns)
         if wrong is not None:
             raise InvalidFileError(f"{index.where}: sort order: {wrong}")
+
+
+def _check_maps(index: FileIndex, options: DecodeOptions) -> None:
+    """Put shredded maps together, which finds keys that a map has twice and entries below nulls."""
+    for ordinal in index.map_keys:
+        reader = StripeReader(index, None)
+        for stripe in range(index.footer.num_stripes):
+            reader.batch(project(index, [ordinal]), stripe, None)
 
 
 def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionaries) -> None:

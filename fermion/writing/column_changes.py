@@ -33,6 +33,7 @@ from fermion.metadata.cit import build_extended_cit, build_indexed, build_name_i
 from fermion.metadata.cmb import trailer_checksums
 from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import KNOWN_SIZES
+from fermion.metadata.map_keys import build_key_index, build_map_keys
 from fermion.metadata.schema_area import build_field_ids, build_schema_area
 from fermion.metadata.sort_order import build_sort_order
 from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_options
@@ -93,6 +94,10 @@ def add_columns(
         if chosen.sorted_by:
             raise InvalidArgumentError(
                 f"{index.where}: sorted_by: only rows that are being written have an order"
+            )
+        if chosen.shred:
+            raise InvalidArgumentError(
+                f"{index.where}: shred: only maps of files that are written whole can be shredded"
             )
         if index.footer.sizes != KNOWN_SIZES:
             raise UnsupportedVersionError(
@@ -234,6 +239,11 @@ class _ColumnAppender(Writer):
         storage_options: dict[str, Any] | None,
     ) -> None:
         self._index, self._kept = index, list(kept)
+        self._kept_maps = {
+            place: index.map_keys[ordinal]
+            for place, ordinal in enumerate(self._kept)
+            if ordinal in index.map_keys
+        }
         options = replace(
             options,
             checksum=index.footer.checksum_kind.name.lower(),  # type: ignore[arg-type]
@@ -262,7 +272,8 @@ class _ColumnAppender(Writer):
                 raise InvalidArgumentError(f"{self._index.where}: stripe {stripe}: {wrong}")
             self._ordered.add(stripe, self._limits.begin())
             self._pending_bytes = table.nbytes
-            self._place_columns(wanted[stripe], self._encode(table, ends))
+            groups = self._encode(self._columns, table, ends)
+            self._place_columns(self._columns, wanted[stripe], groups)
 
     def _finish(self) -> FileInfo:
         index, footer = self._index, self._index.footer
@@ -277,15 +288,17 @@ class _ColumnAppender(Writer):
         order = self._sort_order()
         ordered = index.ordered_dictionaries.selected(self._kept)
         ordered = ordered.joined(self._ordered, len(self._kept))
+        key_counts = [each.count for each in self._kept_maps.values()]
+        incompat = footer.incompat & ~int(Incompat.MAP_KEYS) | Incompat.EXT_CIT
         end = build_end(
             blank_footer(
                 cmbs=(cmb_offset, self._position - cmb_offset),
-                columns=(len(schema), footer.num_system_columns),
+                columns=(len(schema), footer.is_batch + sum(key_counts)),
                 num_rows=footer.num_rows,
                 num_stripes=footer.num_stripes,
                 settings=self._changed_settings(bool(order)),
                 identity=self._identity,
-                incompat=footer.incompat | Incompat.EXT_CIT,
+                incompat=incompat | (Incompat.MAP_KEYS if self._kept_maps else 0),
                 sizes=footer.sizes,
             ),
             build_schema_area(schema, compress_metadata=footer.has_compressed_schema),
@@ -295,6 +308,10 @@ class _ColumnAppender(Writer):
                 SectionKind.FILE_STATISTICS: self._statistics_section(len(schema)),
                 SectionKind.SORT_ORDER: order,
                 SectionKind.ORDERED_DICTIONARIES: ordered.build(),
+                SectionKind.MAP_KEYS: build_map_keys(
+                    {place: build_key_index(each.keys) for place, each in self._kept_maps.items()},
+                    key_counts,
+                ),
                 SectionKind.STRIPE_TABLE: build_stripe_table(stripe_rows),
                 SectionKind.NAME_INDEX: build_name_index(schema.names),
             },
@@ -318,7 +335,8 @@ class _ColumnAppender(Writer):
         index, footer = self._index, self._index.footer
         old = [
             *self._kept,
-            *range(footer.num_columns, footer.num_columns + footer.num_system_columns),
+            *range(footer.num_columns, footer.num_columns + footer.is_batch),
+            *(ordinal for each in self._kept_maps.values() for ordinal in each.ordinals),
         ]
         ranges = index.cit.ranges(old)
         buffers, places, _ = index.block_places(old)

@@ -54,8 +54,9 @@ from fermion.reading.verify import verify_written
 from fermion.statistics.bloom import BuiltFilters
 from fermion.typing import TableLike
 from fermion.writing.column import ColumnPlans, check_option_columns, encode_column, physical_order
-from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, FlatWriter, page_bytes
-from fermion.writing.log import Chunk, FileLog, page_starts
+from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, page_bytes
+from fermion.writing.log import Chunk, page_starts
+from fermion.writing.maps import ColumnSet, shredded_maps
 from fermion.writing.metadata import FileContents, key_value_texts
 from fermion.writing.stripe_limits import StripeLimits, is_limited
 
@@ -122,10 +123,11 @@ class Writer:
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
         self._order = OrderCheck(self.options.sort_keys)
         self._plans = plans
-        self._flat_writer = FlatWriter(plans, self.options)
-        self._placed = physical_order(schema.names, self.options.column_order, where)
+        placed = physical_order(schema.names, self.options.column_order, where)
+        self._columns = ColumnSet.of(plans, self.options, placed)
+        self._maps = shredded_maps(schema, self.options, where)
         self._key_values = key_value_texts(key_value_metadata)
-        self._log = FileLog(plans)
+        self._log = self._columns.log
         self._batch_records: list[list[ChunkRecord]] = [[], [], []]
         self._batches: BatchLog | None = None
         self._blooms: list[tuple[ChunkRecord, BuiltFilters]] = []
@@ -348,7 +350,11 @@ class Writer:
             if wrong is not None:
                 raise InvalidArgumentError(f"{self._path}: sorted_by: {wrong}")
         ends = batches.ends() if batches is not None else None
-        columns: Iterable[ColumnGroup] = self._encode(table, ends)
+        parts = [each.split(table.column(each.ordinal)) for each in self._maps]
+        for each, part in zip(self._maps, parts, strict=True):
+            rest = pa.chunked_array([part.rest])
+            table = table.set_column(each.ordinal, each.field, rest)
+        columns: Iterable[ColumnGroup] = self._encode(self._columns, table, ends)
         streams: list[EncodedStream] = []
         if batches is not None:
             streams = encode_batches(batches, self.options)
@@ -356,7 +362,11 @@ class Writer:
             columns = list(columns)
             size = sum(group.size for group in columns) + page_bytes(streams)
             self._pad_to_block(self.options.block_bytes, size)
-        self._place_columns(self._pending_rows, columns)
+        self._place_columns(self._columns, self._pending_rows, columns)
+        for each, part in zip(self._maps, parts, strict=True):
+            each.columns.log.begin_stripe(self._pending_rows)
+            for first, values in each.tables(part):
+                self._place_groups(each.columns, self._encode(each.columns, values, ends, first))
         self._place(streams)
         for records, stream in zip(self._batch_records, streams, strict=False):
             records.append(stream.record)
@@ -366,10 +376,15 @@ class Writer:
         self._rows += self._pending_rows
         self._pending_rows = self._pending_bytes = 0
 
-    def _encode(self, table: pa.Table, ends: np.ndarray | None) -> Iterator[ColumnGroup]:
-        """The columns of a stripe, in the order that their data get in the file."""
-        placed = np.asarray(self._placed, np.int64)
-        flat = self._flat_writer.columns(table) if ends is None else None
+    def _encode(
+        self, columns: ColumnSet, table: pa.Table, ends: np.ndarray | None, first: int = 0
+    ) -> Iterator[ColumnGroup]:
+        """The columns of a stripe, in the order that their data get in the file.
+
+        first: The ordinal, within the set, of the table's first column.
+        """
+        placed = np.asarray(columns.placed[first : first + table.num_columns], np.int64)
+        flat = columns.flat.columns(table, first) if ends is None else None
 
         def encode_flat(start: int) -> ColumnGroup:
             ordinals = placed[start : start + step]
@@ -377,12 +392,12 @@ class Writer:
                 return ColumnGroup(
                     ordinals, bytearray(), np.zeros((len(ordinals), len(Chunk)), np.int64)
                 )
-            return ColumnGroup(ordinals, *self._flat_writer.encode(flat, ordinals))
+            return ColumnGroup(ordinals, *columns.flat.encode(flat, ordinals))
 
         def encode_rest(group: ColumnGroup) -> ColumnGroup:
             for ordinal in group.left().tolist():
-                array = table.column(ordinal)
-                group.others[ordinal] = encode_column(self._plans[ordinal], array, ends)
+                array = table.column(ordinal - first)
+                group.others[ordinal] = encode_column(columns.plans[ordinal], array, ends)
             return group
 
         column_bytes = self._pending_bytes / max(len(placed), 1)
@@ -397,25 +412,28 @@ class Writer:
         else:
             yield from spread(lambda start: encode_rest(encode_flat(start)), starts)
 
-    def _place_columns(self, rows: int, groups: Iterable[ColumnGroup]) -> None:
+    def _place_columns(self, columns: ColumnSet, rows: int, groups: Iterable[ColumnGroup]) -> None:
         """Write the columns of a stripe, in the order that `_encode` gives them."""
-        self._log.begin_stripe(rows)
+        columns.log.begin_stripe(rows)
+        self._place_groups(columns, groups)
+
+    def _place_groups(self, columns: ColumnSet, groups: Iterable[ColumnGroup]) -> None:
         for group in groups:
             for run in group.runs():
                 if isinstance(run, slice):
-                    self._place_flat(group, run)
+                    self._place_flat(columns, group, run)
                 else:
                     self._place(group.others[run].streams)
-                    self._log.add(run, group.others[run])
+                    columns.log.add(run, group.others[run])
 
-    def _place_flat(self, group: ColumnGroup, run: slice) -> None:
+    def _place_flat(self, columns: ColumnSet, group: ColumnGroup, run: slice) -> None:
         """Write neighbours that the kernel encoded: their pages, in one piece."""
         chunks = group.chunks[run]
         starts, stop = page_starts(chunks)
         pages, shift = group.pages, self._position - int(chunks[0, Chunk.OFFSET])
         bind_pages(pages, self._page_key, starts, shift)
         chunks[:, Chunk.OFFSET] += shift
-        self._log.add_flat(group.ordinals[run], chunks)
+        columns.log.add_flat(group.ordinals[run], chunks)
         first = self._position - shift
         self._put(pages if stop - first == len(pages) else pages[first:stop])
 
@@ -513,6 +531,7 @@ class Writer:
             identity=self._identity,
             sort_order=build_sort_order(self._sort_ordinals, self.options.sort_keys),
             ordered_dictionaries=self._ordered.build(),
+            maps=self._maps,
         )
         data, tail_length = contents.build(self._position)
         self._put(data)

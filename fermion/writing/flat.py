@@ -197,11 +197,14 @@ class FlatWriter:
             if name in sizes:
                 self._forms["page_bytes"][ordinal] = min(COLUMN_BYTES_MAX, sizes[name])
 
-    def columns(self, table: pa.Table) -> FlatColumns | None:
-        """The columns of a stripe; None where none of them can be encoded the short way."""
+    def columns(self, table: pa.Table, first: int = 0) -> FlatColumns | None:
+        """The columns of a stripe; None where none of them can be encoded the short way.
+
+        first: The ordinal of the table's first column.
+        """
         if not self.has_columns or not 0 < table.num_rows <= self._rows_max:
             return None
-        places = np.arange(table.num_columns)
+        places = np.arange(-first, table.num_columns)
         batches = table.to_batches()
         if len(batches) > 1:
             flat = np.flatnonzero(self._letters)

@@ -14,9 +14,10 @@ import numpy as np
 
 from fermion import kernels
 from fermion.forks import cached_property
-from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
+from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, StreamType
 from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord, build_cmb
 from fermion.statistics.bounds import (
+    EXACT_FLAGS,
     ColumnStatistics,
     MergedStatistics,
     chunk_statistics,
@@ -26,6 +27,7 @@ from fermion.statistics.bounds import (
 from fermion.writing.column import ColumnPlan, ColumnPlans, EncodedColumn
 
 Path = tuple[str, ...]
+FLAT_STREAMS = 2
 _DENSE = int(ChunkFlag.DENSE_NO_NULL_SLOTS)
 
 
@@ -100,6 +102,29 @@ class FileLog:
         """What is added from here on is of a new stripe."""
         chunks = np.zeros((len(self._plans), len(Chunk)), np.int64)
         self._stripes.append(_Stripe(rows, chunks, {}))
+
+    def grow(self, plans: ColumnPlans) -> None:
+        """More columns follow those so far, null in every row of the stripes so far.
+
+        plans: Of all columns; of those that follow all nodes are nullable if there are stripes.
+        """
+        self._plans = plans
+        for place, stripe in enumerate(self._stripes):
+            chunks = np.zeros((len(plans), len(Chunk)), np.int64)
+            chunks[:, Chunk.VALIDITY_BYTES] = ALL_NULL_LENGTH
+            chunks[:, Chunk.MINIMUM], chunks[:, Chunk.MAXIMUM] = INT64_MAX, INT64_MIN
+            chunks[:, Chunk.FLAGS], chunks[:, Chunk.NULLS] = EXACT_FLAGS, stripe.rows
+            chunks[: len(stripe.chunks)] = stripe.chunks
+            for ordinal in range(len(stripe.chunks), len(plans)):
+                types = plans.node(ordinal).stream_types()
+                if len(types) > FLAT_STREAMS:
+                    records = [
+                        ALL_NULL_CHUNK if each is StreamType.VALIDITY else DEFAULT_CHUNK
+                        for each in types
+                    ]
+                    stripe.others[ordinal] = WrittenColumn(records, {}, True)
+                    chunks[ordinal] = 0
+            self._stripes[place] = stripe._replace(chunks=chunks)
 
     def add(self, ordinal: int, column: EncodedColumn) -> None:
         """Note a column of the stripe."""

@@ -31,11 +31,13 @@ from fermion.metadata.footer import (
     build_sections,
     minor_version,
 )
+from fermion.metadata.map_keys import build_key_index, build_map_keys
 from fermion.metadata.schema_area import build_field_ids
 from fermion.pages.batches import stream_types
 from fermion.version import created_by
 from fermion.writing.column import ColumnPlans
 from fermion.writing.log import FileLog
+from fermion.writing.maps import ShreddedMap
 
 if TYPE_CHECKING:
     import msgspec
@@ -54,6 +56,7 @@ class FileContents:
         outside batch mode.
     identity: What tells the file from others; its place key binds checksums to their places.
     sort_order, ordered_dictionaries: The sections of these names; empty: none.
+    maps: Those whose keys have columns.
     """
 
     schema: pa.Schema
@@ -67,6 +70,7 @@ class FileContents:
     identity: FileIdentity
     sort_order: bytes = b""
     ordered_dictionaries: bytes = b""
+    maps: Sequence[ShreddedMap] = ()
 
     def build(self, cmb_offset: int) -> tuple[bytearray, int]:
         """Everything from the CMB area to the end of the file.
@@ -80,18 +84,23 @@ class FileContents:
             types = stream_types(has_positions=has_positions)
             cmbs += build_cmb(types, self.stripe_rows, self.batch_records)
             lengths = np.append(lengths, len(cmbs) - lengths.sum())
+        for each in self.maps:
+            own, own_lengths = each.columns.log.blocks()
+            cmbs, lengths = cmbs + own, np.append(lengths, own_lengths)
+        features = Incompat.BATCH_POSITIONS if has_positions else Incompat(0)
+        features |= Incompat.MAP_KEYS if self.maps else 0
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
         area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)
         cit = build_cit(cmb_offset, lengths) if indexed else b""
         footer = blank_footer(
             cmbs=(cmb_offset, len(area)),
-            columns=(len(self.plans), int(self.batch_records is not None)),
+            columns=(len(self.plans), len(lengths) - len(self.plans)),
             num_rows=sum(self.stripe_rows),
             num_stripes=len(self.stripe_rows),
             settings=self.settings,
             identity=self.identity,
-            incompat=Incompat.BATCH_POSITIONS if has_positions else 0,
+            incompat=int(features),
         )
         statistics = b""
         if len(self.plans) <= FILE_STATISTICS_COLUMNS_MAX:
@@ -102,6 +111,10 @@ class FileContents:
             SectionKind.FILE_STATISTICS: statistics,
             SectionKind.SORT_ORDER: self.sort_order,
             SectionKind.ORDERED_DICTIONARIES: self.ordered_dictionaries,
+            SectionKind.MAP_KEYS: build_map_keys(
+                {each.ordinal: build_key_index(list(each.keys)) for each in self.maps},
+                [len(each.keys) for each in self.maps],
+            ),
             SectionKind.STRIPE_TABLE: build_stripe_table(self.stripe_rows),
             SectionKind.NAME_INDEX: build_name_index(self.schema.names),
         }

@@ -10,6 +10,7 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
@@ -47,6 +48,8 @@ MAINTAIN = "fermion.maintain."
 """Beginning of the names of a policy of maintenance."""
 MIRROR = "fermion.mirror."
 """Beginning of the names of mirrors."""
+SHRED = "fermion.shred."
+"""Beginning of the names that say which keys of a map get columns; the map's name follows."""
 
 
 def parse_size(size: int | str, parameter: str = "") -> int:
@@ -203,6 +206,18 @@ class AnyColumns(Kind):
         return tuple(dict.fromkeys(column.strip() for column in text.split(",") if column.strip()))
 
 
+class Shredded(Kind):
+    """Which keys of a map get columns: ``all``, a number, or keys with commas between them."""
+
+    def parse(self, name: str, text: str) -> fermion.Shred:
+        """Return what `fermion.WriteOptions` takes; a comma makes a list of one key."""
+        if text == "all":
+            return fermion.Shred()
+        if text.isdecimal():
+            return fermion.Shred(int(text))
+        return fermion.Shred([each.strip() for each in text.split(",") if each.strip()])
+
+
 class Profile(Kind):
     """A profile of `fermion.WriteOptions`."""
 
@@ -263,6 +278,11 @@ OF_ALL_TABLES = (
         *("file.profile", Profile(), None),
         "profile of the data files: `balanced`, `compact`, `fast` or `random`",
         "`balanced`",
+    ),
+    Property(
+        *(f"{SHRED}<column>", Shredded(), None),
+        "keys of a map that get [columns of their own](feature_maps.md): `all`, the number of most "
+        "frequent keys, or keys with commas between them",
     ),
     Property(
         *("consumer.expiration_time", Duration(), None),
@@ -480,6 +500,8 @@ def property_of(name: str) -> Property | None:
         return _BY_NAME.get(f"fields.{pattern}.{last}")
     if is_mirror(name):
         return _BY_NAME[f"{MIRROR}<name>"]
+    if name.startswith(SHRED):
+        return _BY_NAME[f"{SHRED}<column>"]
     return _BY_NAME.get(name) or (_BY_NAME.get(f"<engine>.{rest}") if rest else None)
 
 
@@ -489,7 +511,10 @@ def is_mirror(name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """A name with ``_``; the part that names a column of ``fields.<column>.`` stays as it is."""
+    """A name with ``_``; the part that names a column of ``fields.<column>.`` stays as it is, and
+    so does that of `SHRED`."""
+    if name.startswith(SHRED):
+        return name
     if name.startswith("fields.") and name.count(".") >= 2:
         first, rest = name.split(".", 1)
         column, last = rest.rsplit(".", 1)
@@ -521,7 +546,9 @@ def spelled_columns(properties: Mapping[str, str], spelled: Callable[[str], str]
     made = {}
     for name, text in properties.items():
         known = property_of(plain_name(name))
-        if known is not None and "<column" in known.name:
+        if name.startswith(SHRED):
+            name = SHRED + spelled(name.removeprefix(SHRED))
+        elif known is not None and "<column" in known.name:
             first, rest = name.split(".", 1)
             columns, last = rest.rsplit(".", 1)
             columns = each(columns) if "<columns>" in known.name else spelled(columns)
@@ -552,7 +579,7 @@ class TableProperties:
 
     target_file_bytes: Size that data files should have.
     statistics_columns: Columns whose statistics entries keep beyond the usual ones.
-    profile: Of `fermion.WriteOptions`; None for its default.
+    profile, shred: Of `fermion.WriteOptions`; None for the default profile.
     write_buffer_bytes: Arrow bytes that a writer keeps in memory before rows go to storage, all its
         files together.
     column_files_max: Compaction rewrites a data file that has more column files.
@@ -563,6 +590,7 @@ class TableProperties:
     target_file_bytes: int
     statistics_columns: tuple[str, ...] = ()
     profile: str | None = None
+    shred: Mapping[str, fermion.Shred] = field(default_factory=dict)
     write_buffer_bytes: int
     column_files_max: int = COLUMN_FILES_DEFAULT
     index_rows_min: int = INDEX_ROWS_MIN
@@ -584,6 +612,11 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         target_file_bytes=value("target_file_size"),
         statistics_columns=value("statistics_columns") or (),
         profile=value("file.profile"),
+        shred={
+            name.removeprefix(SHRED): Shredded().parse(name, text)
+            for name, text in properties.items()
+            if name.startswith(SHRED)
+        },
         write_buffer_bytes=value("write_buffer_size"),
         column_files_max=value("column_files_max"),
         index_rows_min=value("index.rows_min"),

@@ -196,8 +196,13 @@ class DataFiles:
         durable = options.durable and is_durable(self._store)
         if options.stripe_bytes is not None:
             stripe_bytes = options.stripe_bytes
+        shred = {name: keys for name, keys in properties.shred.items() if name in schema.by_name}
         self._options = replace(
-            options, durable=durable, threads=threads, stripe_bytes=stripe_bytes
+            options,
+            durable=durable,
+            threads=threads,
+            stripe_bytes=stripe_bytes,
+            shred={**shred, **options.shred},
         )
         time = time_field(schema.properties)
         columns = (*properties.statistics_columns, *([] if time is None else [time]))

@@ -53,6 +53,8 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "seed_examples": None,
     "structs": None,
     "maps": ["deep"],
+    "shredded_maps": None,
+    "shredded_batches": ["text"],
     "nulls": None,
     "null_slots_left_out": ["int", "text"],
     "no_rows": None,

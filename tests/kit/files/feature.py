@@ -94,9 +94,9 @@ class Feature:
             options["global_dictionaries"] = [
                 name for name in shared if name.split(".")[0] in columns
             ]
-        if "encodings" in options:
-            forced = options["encodings"]
-            options["encodings"] = {name: forced[name] for name in columns if name in forced}
+        for kind in {"encodings", "shred"} & options.keys():
+            given = options[kind]
+            options[kind] = {name: given[name] for name in columns if name in given}
         return replace(self, table=self.table.select(columns), options=options)
 
     def stored(self) -> bytes:

@@ -196,6 +196,39 @@ def _maps() -> Feature:
 _PAIRS = pa.map_(pa.string(), pa.float64())
 
 
+_MAP_ROWS = [
+    {"": 1.5, "a.b": 2.5, "it's": None},
+    None,
+    {},
+    {"a.b": -1.0, "rare": 0.5, "über": 3.0},
+    {"a.b": None},
+    {"a.b": 0.25},
+]
+
+
+def _shredded_maps() -> Feature:
+    texts = [each if each is None else list(each.items()) for each in _MAP_ROWS * 2]
+    numbers = [[(-3, [i]), (20, None)] if i % 3 else [(100, [i, None])] for i in range(ROWS)]
+    columns = {
+        "text": pa.array(texts, pa.map_(pa.string(), pa.float32())),
+        "number": pa.array(numbers, pa.map_(pa.int16(), pa.list_(pa.int32()))),
+        "id": pa.array(range(ROWS)),
+    }
+    shred = {"text": fermion.Shred(["", "a.b", "it's"]), "number": fermion.Shred(1)}
+    return Feature(pa.table(columns), {"shred": shred, "stripe_rows": 7}, filter="text['a.b'] < 1")
+
+
+def _shredded_batches() -> Feature:
+    feature = _shredded_maps()
+    return replace(feature, batches=[(1001, 5), (1002, 0), (1002, 4), (1003, 3)])
+
+
+def _changed_maps() -> Feature:
+    feature = _shredded_maps()
+    table = feature.table.append_column("new", [range(ROWS)])
+    return replace(feature, table=table, added=["new"])
+
+
 def _seed_examples() -> Feature:
     columns = {
         "first": pa.array([[1, 2], None, [3]], pa.list_(pa.int64())),
@@ -451,6 +484,9 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "lists_of_nulls": _lists_of_nulls,
     "structs": _structs,
     "maps": _maps,
+    "shredded_maps": _shredded_maps,
+    "shredded_batches": _shredded_batches,
+    "changed_maps": _changed_maps,
     "seed_examples": _seed_examples,
     "extensions": _extensions,
     "nulls": _nulls,

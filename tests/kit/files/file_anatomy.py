@@ -25,6 +25,8 @@ from fermion.layout import (
     FOOTER_CRC_SPAN,
     FULL_CHUNK_DESC,
     HEAD,
+    MAP_KEYS_ENTRY,
+    MAP_KEYS_HEADER,
     NAME_INDEX_HEADER,
     NODE_HEADER,
     PAGE_HEADER,
@@ -151,6 +153,10 @@ class Anatomy:
             dtype = SECTION_STRUCTS.get(kind)
             if dtype is not None:
                 self._many(dtype, offset, length // dtype.itemsize)
+            elif kind == SectionKind.MAP_KEYS:
+                header = self._one(MAP_KEYS_HEADER, offset)
+                count = 0 if header is None else int(header["numMaps"])
+                self._many(MAP_KEYS_ENTRY, offset + MAP_KEYS_HEADER.itemsize, count)
             elif kind == SectionKind.NAME_INDEX:
                 self._one(NAME_INDEX_HEADER, offset)
 

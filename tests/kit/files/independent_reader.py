@@ -80,10 +80,11 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat & ~25 == 0
+        assert incompat & ~57 == 0
         self._has_positions = bool(incompat & 16)
         (minor,) = struct.unpack_from("<H", footer, 246)
-        assert minor == 2 if self._has_positions else minor < 2
+        self._has_keys = bool(incompat & 32)
+        assert minor == 3 if self._has_keys else (minor == 2 if self._has_positions else minor < 2)
         self._extended = bool(incompat & 1)
         (key,) = struct.unpack_from("<Q", footer, 224)
         assert bool(key) == bool(incompat & 8)
@@ -91,7 +92,7 @@ class File:
         self._sizes = struct.unpack_from("<5H", footer, 112)
         self._sections = self._read_sections(sections_offset, sections_length, footer)
         self.key_values = json.loads(self._section(3) or b"{}")
-        names = self._read_names()
+        names = self._read_names(self._section(2))
         shapes = self._read_shapes()
         fields = [shape.with_name(name) for name, shape in zip(names, shapes, strict=True)]
         self.schema = pa.schema(self._with_ids(fields), metadata=self._metadata())
@@ -121,8 +122,7 @@ class File:
     def _section(self, kind: int) -> bytes:
         return self._sections.get(kind, b"")
 
-    def _read_names(self) -> list[str]:
-        data = self._section(2)
+    def _read_names(self, data: bytes) -> list[str]:
         count, interval, restarts, _ = struct.unpack_from("<IIII", data)
         names: list[str] = [""] * count
         at, name = 16 + 4 * restarts, b""
@@ -229,10 +229,41 @@ class File:
 
     def column(self, ordinal: int) -> pa.ChunkedArray:
         """A column in its storage type."""
-        field, (offset, block) = self.schema.field(ordinal), self._blocks()[ordinal]
-        dtype = storage(field.type)
+        field, keys = self.schema.field(ordinal), self._map_keys()
+        column = self._stored(ordinal, storage(field.type), field.nullable)
+        return column if ordinal not in keys else self._whole(column, *keys[ordinal])
+
+    def _map_keys(self) -> dict[int, tuple[int, list[str]]]:
+        """By the ordinal of a map: the column of its first key, and all its keys."""
+        data, found = self._section(9), {}
+        assert bool(data) == self._has_keys
+        first = self._columns + (self._settings & 1)
+        for entry in range(struct.unpack_from("<I", data)[0] if data else 0):
+            column, keys, offset, length = struct.unpack_from("<IIQQ", data, 8 + 24 * entry)
+            found[column] = first, self._read_names(data[offset : offset + length])
+            assert len(found[column][1]) == keys
+            first += keys
+        assert first == self._columns + self._system_columns
+        return found
+
+    def _whole(self, rest: pa.ChunkedArray, first: int, keys: list[str]) -> pa.ChunkedArray:
+        """Maps with the entries of the columns of keys, sorted by key."""
+        rows, is_number = rest.to_pylist(), pa.types.is_integer(rest.type.key_type)
+        for place, text in enumerate(keys):
+            key = int(text) if is_number else text
+            values = self._stored(first + place, storage(rest.type.item_type), True)
+            for row, value in zip(rows, values.to_pylist(), strict=True):
+                if value is not None:
+                    row.append((key, value))
+        for row in rows:
+            if row is not None:
+                row.sort(key=lambda entry: entry[0] if is_number else entry[0].encode())
+        return pa.chunked_array([pa.array(rows, rest.type)])
+
+    def _stored(self, ordinal: int, dtype: pa.DataType, nullable: bool) -> pa.ChunkedArray:
+        offset, block = self._blocks()[ordinal]
         if not block:
-            assert field.nullable or not self.num_rows
+            assert nullable or not self.num_rows
             return pa.chunked_array([pa.nulls(self.num_rows, dtype)])
         column = Column(self, offset, block, self._sizes, self._settings >> 8 & 15)
         assert column.stripe_rows == self._stripe_rows

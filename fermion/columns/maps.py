@@ -1,0 +1,238 @@
+"""Maps ↔ a column for each of their keys: taken apart, put together; the names of keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+from fermion import arrow_compute as pc
+from fermion.columns import slots, validity
+from fermion.columns.arrow_buffers import list_ranges, own_validity
+from fermion.columns.assemble import assemble
+from fermion.columns.shred import shred
+from fermion.columns.types import ColumnStreams, Node
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.layout import CHUNK_SLOTS_MAX
+
+Key = str | int
+
+_BRACKETS = re.compile(r"(.+)\[(?:'((?:[^']|'')*)'|(-?[0-9]+))\]", re.DOTALL)
+
+
+def key_name(column: str, key: Key) -> str:
+    """What the column of a key is called: ``features['age']``, of an integer ``m[5]``."""
+    shown = str(key) if isinstance(key, int) else "'{}'".format(key.replace("'", "''"))
+    return f"{column}[{shown}]"
+
+
+def split_key_name(name: str) -> tuple[str, str] | None:
+    """The column and the key that a name such as ``features['age']`` means; None: it is none."""
+    match = _BRACKETS.fullmatch(name)
+    if match is None:
+        return None
+    quoted = match[2]
+    return match[1], match[3] if quoted is None else quoted.replace("''", "'")
+
+
+def has_shreddable_keys(dtype: pa.DataType) -> bool:
+    """Whether a type is a map whose keys are text or integers."""
+    if not pat.is_map(dtype):
+        return False
+    key = dtype.key_type
+    return bool(pat.is_string(key) or pat.is_large_string(key) or pat.is_integer(key))
+
+
+def parse_key(dtype: pa.MapType, key: str, where: str) -> Key:
+    """A key of a map from its text.
+
+    Raises InvalidArgumentError: It is no value of the type of the keys.
+    """
+    if not pat.is_integer(dtype.key_type):
+        return key
+    try:
+        return int(pa.scalar(int(key), dtype.key_type).as_py())
+    except (ValueError, OverflowError, pa.ArrowException):
+        raise InvalidArgumentError(
+            f"{where}: key {key!r}: expected a value of type {dtype.key_type}"
+        ) from None
+
+
+def sorted_keys(keys: Sequence[Key]) -> list[int]:
+    """The places of keys in the order in which entries of a row are read: by number, or bytes."""
+    if keys and isinstance(keys[0], str):
+        encoded = [str(key).encode() for key in keys]
+        return sorted(range(len(keys)), key=encoded.__getitem__)
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+class Entries(NamedTuple):
+    """The entries of some maps.
+
+    rows: ``int64``, shape (entries,), ascending: the row of each.
+    keys, items: Arrow arrays of one length.
+    """
+
+    rows: np.ndarray
+    keys: pa.Array
+    items: pa.Array
+
+
+def entries_of(array: pa.MapArray) -> Entries:
+    """The entries of maps, without those that Arrow holds below nulls."""
+    starts, lengths = list_ranges(array)
+    visible = validity.to_flags(own_validity(array), len(array))
+    if not visible.all():
+        lengths = np.where(visible, lengths, 0)
+    rows = np.repeat(np.arange(len(array)), lengths)
+    filled = np.flatnonzero(lengths)
+    first, last = starts[filled], (starts + lengths)[filled]
+    if not len(filled):
+        values = array.values.slice(0, 0)
+    elif np.array_equal(first[1:], last[:-1]):
+        values = array.values.slice(int(first[0]), len(rows))
+    else:
+        pieces = zip(first.tolist(), lengths[filled].tolist(), strict=True)
+        values = pa.concat_arrays([array.values.slice(*piece) for piece in pieces])
+    return Entries(rows, values.field(0), values.field(1))
+
+
+def map_of(
+    dtype: pa.MapType, visible: np.ndarray, entries: Entries, lengths: np.ndarray
+) -> pa.MapArray:
+    """Maps of some entries.
+
+    visible: ``bool``, shape (rows,): which maps are not null.
+    lengths: ``int64``, shape (rows,): entries of each.
+    Raises InvalidArgumentError: There are more entries than offsets of 32 bits can number.
+    """
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if offsets[-1] > CHUNK_SLOTS_MAX:
+        raise InvalidArgumentError(
+            f"maps of {offsets[-1]} entries, expected at most {CHUNK_SLOTS_MAX} in one array: read "
+            "fewer rows at once"
+        )
+    struct = pa.StructArray.from_arrays(
+        [entries.keys, entries.items], fields=[dtype.key_field, dtype.item_field]
+    )
+    bits = None if visible.all() else pa.py_buffer(np.packbits(visible, bitorder="little"))
+    buffers = [bits, pa.py_buffer(offsets.astype(np.int32))]
+    return pa.Array.from_buffers(dtype, len(lengths), buffers, children=[struct])
+
+
+def gathered(values: pa.Array, indices: np.ndarray, node: Node) -> pa.Array:
+    """Values by number; null for -1.
+
+    indices: ``int64``, shape (n,).
+    node: The tree of the values; nullable.
+    """
+    missing = indices < 0
+    try:
+        return values.take(pa.array(indices, mask=missing if missing.any() else None))
+    except pa.ArrowNotImplementedError:  # views
+        blank = ColumnStreams(1)
+        slots.blank(node, 1, blank)
+        source = slots.concatenate(node, [shred(values, node), blank])
+        chosen = np.where(missing, len(values), indices)
+        return assemble(node, slots.take(node, source, chosen))
+
+
+def scattered(values: pa.Array, rows: np.ndarray, total: int, node: Node) -> pa.Array:
+    """Values at some rows of so many, null at all others.
+
+    rows: ``int64``, shape (values,), ascending; each at most once.
+    """
+    if len(rows) == total:
+        return values
+    form = node.form
+    if form is None or chr(form[0]) not in "iuf" or values.null_count or not len(rows):
+        indices = np.full(total, -1, np.int64)
+        indices[rows] = np.arange(len(rows))
+        return gathered(values, indices, node)
+    width = form[1]
+    stored = np.frombuffer(values.buffers()[1], f"u{width}", len(values), values.offset * width)
+    data, flags = np.zeros(total, stored.dtype), np.zeros(total, bool)
+    data[rows], flags[rows] = stored, True
+    buffers = [pa.py_buffer(np.packbits(flags, bitorder="little")), pa.py_buffer(data)]
+    return pa.Array.from_buffers(values.type, total, buffers, total - len(rows))
+
+
+def looked_up(array: pa.MapArray, key: Any, node: Node) -> pa.Array:
+    """The value of a key in each map: null where a map is null or has no such key.
+
+    Of several entries with the key the first one counts.
+    """
+    entries = entries_of(array)
+    same = pc.equal(entries.keys, pa.scalar(key, entries.keys.type))
+    places = np.flatnonzero(np.asarray(same.to_numpy(zero_copy_only=False), bool))
+    rows, first = np.unique(entries.rows[places], return_index=True)
+    indices = np.full(len(array), -1, np.int64)
+    indices[rows] = places[first]
+    return gathered(entries.items, indices, node)
+
+
+class MapBuilder:
+    """Puts maps together again: entries of a row come sorted by their keys.
+
+    rest: Maps with the entries that are in no key's column.
+    ranks: ``int64``, shape (entries of the rest,): their keys' places among all.
+    node: The tree of the values; nullable.
+    """
+
+    def __init__(self, rest: pa.MapArray, ranks: np.ndarray, node: Node, where: str) -> None:
+        own = entries_of(rest)
+        self._type, self._node, self._where = rest.type, node, where
+        self._visible = validity.to_flags(own_validity(rest), len(rest))
+        self._rows, self._ranks, self._items = [own.rows], [ranks], [own.items]
+        self._lengths = np.bincount(own.rows, minlength=len(rest))
+
+    def add(self, ranks: np.ndarray, columns: Sequence[pa.Array]) -> None:
+        """Add the columns of some keys.
+
+        ranks: ``int64``, shape (columns,): ascending, from one call to the next, too.
+        """
+        total, values = len(self._visible), pa.concat_arrays(columns)
+        if not total:
+            return
+        flags = validity.to_flags(own_validity(values), len(values)).reshape(-1, total)
+        by_row = np.ascontiguousarray(flags.T)
+        rows, own = np.nonzero(by_row)
+        self._lengths += np.count_nonzero(by_row, axis=1)
+        self._rows.append(rows)
+        self._ranks.append(ranks[own])
+        self._items.append(gathered(values, own * total + rows, self._node))
+
+    def build(self, keys: pa.Array) -> pa.MapArray:
+        """The maps.
+
+        keys: All keys, sorted: those that ranks number.
+        Raises InvalidFileError: A map that is null has entries, or one has a key twice.
+        Raises InvalidArgumentError: There are too many entries for one array.
+        """
+        if (self._lengths[~self._visible] > 0).any():
+            raise InvalidFileError(f"{self._where}: a map that is null has entries")
+        parts = [place for place, rows in enumerate(self._rows) if len(rows)]
+        if len(parts) == 1 and parts[0]:  # as it should be already
+            rows, ranks, items = (each[parts[0]] for each in (self._rows, self._ranks, self._items))
+        else:
+            total = len(self._visible)
+            rows = np.concatenate(self._rows, dtype=_number_type(total), casting="unsafe")
+            ranks = np.concatenate(self._ranks, dtype=_number_type(len(keys)), casting="unsafe")
+            order = np.lexsort((ranks, rows))
+            same = (np.diff(rows[order]) == 0) & (np.diff(ranks[order]) == 0)
+            if same.any():
+                raise InvalidFileError(f"{self._where}: a map has a key twice")
+            ranks = ranks[order]
+            items = gathered(pa.concat_arrays(self._items), order, self._node)
+        entries = Entries(rows, keys.take(pa.array(ranks)), items)
+        return map_of(self._type, self._visible, entries, self._lengths)
+
+
+def _number_type(count: int) -> type[np.unsignedinteger]:
+    """The type of so many numbers from 0 on: NumPy sorts those of 16 bits in linear time."""
+    return np.uint16 if count <= 1 << 16 else np.uint32

@@ -1,0 +1,102 @@
+"""Maps of a table whose keys have columns in its data files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion import Shred, col
+from fermion.errors import InvalidArgumentError
+from fermion_table import Table
+
+MAP = pa.map_(pa.string(), pa.float64())
+MAPS = [[("age", 3.0), ("it's", 1.0)], None, [("age", 5.0)], []]
+ROWS = pa.table({"id": range(4), "features": pa.array(MAPS, MAP)})
+ALL = {"fermion.shred.features": "all"}
+
+
+def keys_of(table: Table) -> list[list[str]]:
+    """The keys with columns of the features in each data file."""
+    found = []
+    for entry in table.inspect.files()["path"].to_pylist():
+        with fermion.open(Path(table.location) / entry) as file:
+            found += [sorted(keys.keys) for keys in file.index.map_keys.values()]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"), [("all", ["age", "it's"]), ("1", ["age"]), ("it's, none", ["it's"])]
+)
+def test_files_are_shredded_as_the_property_says_and_stay_so_when_compacted(tmp_path, value, keys):
+    properties = {"fermion.shred.features": value}
+    table = Table.create(tmp_path / "t", ROWS, properties=properties)
+    table.append(ROWS)
+    assert keys_of(table) == [keys, keys]
+    table.compact()
+    assert keys_of(table) == [keys]
+    assert table.scan().to_arrow()["features"].to_pylist() == MAPS * 2
+
+
+def test_filters_by_a_key_read_its_column_and_agree_with_files_that_are_not_shredded(tmp_path):
+    table = Table.create(tmp_path / "t", ROWS)
+    table.set_properties(ALL)
+    table.append(ROWS)
+    assert keys_of(table) == [["age", "it's"]]
+    for condition in ("features['age'] > 3", col("features")["age"] > 3, "features['age'] = 5"):
+        assert table.scan(columns=["id"], filter=condition).to_arrow()["id"].to_pylist() == [2, 2]
+        assert table.count(condition) == 2
+    assert table.count("features['it''s'] IS NULL AND id < 3") == 4
+    assert table.count("features['none'] = 1") == 0
+    table.rename_column("features", "values")
+    assert table.count("values['age'] > 3") == 2
+    table.delete("values['age'] > 3")
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == [0, 0, 1, 1, 3, 3]
+
+
+def test_a_filter_by_a_key_reads_no_other_key(tmp_path):
+    """Of a hundred keys with random values: the bytes requested are far from those of the map."""
+    count, keys = 2_000, 100
+    values = np.random.default_rng(7).random(count * keys)
+    names = pa.array([f"k{at:02}" for at in range(keys)] * count)
+    offsets = np.arange(0, count * keys + 1, keys, dtype=np.int32)
+    maps = pa.MapArray.from_arrays(offsets, names, pa.array(values))
+    rows = pa.table({"id": range(count), "features": maps})
+    table = Table.create(tmp_path / "t", rows, properties=ALL)
+    scan, whole = table.scan(columns=["id"], filter="features['k07'] > 0.99"), table.scan()
+    assert 0 < scan.to_arrow().num_rows < 100
+    assert whole.to_arrow().equals(rows)
+    asked, everything = (each.io_stats["bytes_requested"] for each in (scan, whole))
+    assert asked * 5 < everything
+
+
+def test_keys_of_rows_with_a_primary_key_are_shredded_too(tmp_path):
+    table = Table.create(tmp_path / "t", ROWS.schema, primary_key=["id"], properties=ALL)
+    table.upsert(ROWS)
+    table.upsert(ROWS.slice(2, 1))
+    assert table.count("features['age'] > 3") == 1
+    assert table.scan().to_arrow().sort_by("id")["features"].to_pylist() == MAPS
+    table.compact()
+    assert ["age", "it's"] in keys_of(table)
+    assert table.scan().to_arrow().sort_by("id")["features"].to_pylist() == MAPS
+
+
+def test_maps_are_no_partitions_and_no_keys(tmp_path):
+    for setting in ({"partition_by": ["features"]}, {"primary_key": ["features"]}):
+        with pytest.raises(InvalidArgumentError, match="'features' is map<string, double>"):
+            Table.create(tmp_path / "t", ROWS.schema, **setting)
+
+
+def test_parquet_has_whole_maps(tmp_path):
+    """Both ways: a map becomes Parquet's, which is shredded on request."""
+    first, second, third = (tmp_path / name for name in ("a.fermion", "b.parquet", "c.fermion"))
+    fermion.write_table(ROWS, first, shred={"features": Shred()})
+    fermion.to_parquet(first, second)
+    options = fermion.WriteOptions(shred={"features": Shred(1)})
+    fermion.from_parquet(second, third, options=options)
+    with fermion.open(third) as file:
+        assert file.index.map_keys[1].keys == ["age"]
+        assert file.read()["features"].to_pylist() == MAPS
