@@ -19,6 +19,7 @@ FILES = (
     "filters",
     "batch_ids",
     "nested_columns",
+    "maps",
     "peak_memory",
     "real_tables",
     "import_time",
