@@ -270,7 +270,26 @@ _UNCUT = (0, 1)
 """Row bounds of a split that can't be cut: there is no row between them."""
 
 
-class Split(Protocol):
+class Divisible(Protocol):
+    """What `tasks` asks of the splits that it divides among tasks."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of files that stand for the rows to read."""
+
+    @property
+    def cost(self) -> int:
+        """Bytes of a file that is open, and read as it is, that take as long to read."""
+
+    @property
+    def row_bounds(self) -> tuple[int, int] | None:
+        """The rows between which it can be cut, stop exclusive; None: it can't be."""
+
+    def part(self, start: int, stop: int) -> Self:
+        """The same with some of its rows, start and stop within `row_bounds`."""
+
+
+class Split(Divisible, Protocol):
     """The part of a scan that one thread or task reads. Small, picklable, immutable.
 
     `FileSplit` is one file, or some of its rows. Threads, tasks of engines and `SplitReader` know
@@ -282,27 +301,12 @@ class Split(Protocol):
         """The files that are read, with the rows of each."""
 
     @property
-    def bytes(self) -> int:
-        """Bytes of files that stand for the rows to read."""
-
-    @property
-    def cost(self) -> int:
-        """Bytes of a file that is open, and read as it is, that take as long to read."""
-
-    @property
     def rows_wanted(self) -> int:
         """Rows to read, before filtering, at most."""
 
     @property
     def is_exact(self) -> bool:
         """Whether `rows_wanted` is how many rows come, but for the filter."""
-
-    @property
-    def row_bounds(self) -> tuple[int, int] | None:
-        """The rows between which it can be cut, stop exclusive; None: it can't be."""
-
-    def part(self, start: int, stop: int) -> Self:
-        """The same with some of its rows, start and stop within `row_bounds`."""
 
     def head(self, rows: int) -> Split:
         """The same without rows beyond the first so many, if that is known without reading."""
@@ -333,25 +337,6 @@ def task_bytes(cost: int, bytes_target: int = TASK_BYTES, tasks_min: int = 1) ->
         As for `tasks`.
     """
     return max(OPEN_COST_BYTES, min(bytes_target, -(-cost // max(1, tasks_min))))
-
-
-class Divisible(Protocol):
-    """What `tasks` asks of the splits that it divides among tasks: see `Split`."""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of files to read."""
-
-    @property
-    def cost(self) -> int:
-        """Bytes of a file that is open, and read as it is, that take as long to read."""
-
-    @property
-    def row_bounds(self) -> tuple[int, int] | None:
-        """The rows between which it can be cut, stop exclusive; None: it can't be."""
-
-    def part(self, start: int, stop: int) -> Self:
-        """The same with some of its rows."""
 
 
 Part = TypeVar("Part", bound=Divisible)
