@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.statistics.bounds import unknown_statistics as unknown_statistics
     from fermion.statistics.keys import unscaled_integer as unscaled_integer
     from fermion.training.batch import TrainingBatch as TrainingBatch
+    from fermion.training.blocks import BLOCK_ROWS as BLOCK_ROWS
     from fermion.training.blocks import BlockRows as BlockRows
     from fermion.training.blocks import OnDamage as OnDamage
     from fermion.training.blocks import TrainingUnits as TrainingUnits
@@ -123,7 +124,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "statistics.bounds": ("EXACT_FLAGS", "unknown_statistics"),
         "statistics.keys": ("unscaled_integer",),
         "training.batch": ("TrainingBatch",),
-        "training.blocks": ("OnDamage", "BlockRows", "TrainingUnits"),
+        "training.blocks": ("OnDamage", "BLOCK_ROWS", "BlockRows", "TrainingUnits"),
         "training.epoch": ("Last",),
         "training.order": ("Shuffle",),
         "training.reader": ("EpochBatches", "TrainingOptions", "TrainingReader", "TrainingStats"),

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 BATCHES_AHEAD = 2
 """Batches that wait for the consumer, so that the one in use is the third."""
 STATE_VERSION = 1
-_ROWS_MAX = 2**62
-"""Of a window: numbers of rows are 64-bit integers."""
+_MAXIMA = {"window_rows": 2**62, "seed": 2**128 - 1}
+"""Numbers of rows are 64-bit integers; a seed has as many bits as NumPy and torch give."""
 _log = logger(__name__)
 _Step: TypeAlias = tuple[TrainingBatch, int]
 """A batch, and the place in the order after it."""
@@ -81,8 +81,7 @@ class TrainingOptions:
         for name, minimum in least.items():
             value = getattr(self, name)
             if value is not None or name != "threads":
-                maximum = _ROWS_MAX if name == "window_rows" else None
-                number = integer(value, name, minimum=minimum, maximum=maximum)
+                number = integer(value, name, minimum=minimum, maximum=_MAXIMA.get(name))
                 object.__setattr__(self, name, number)
         flag(self.mask, "mask")
         if self.shuffle == "batches" and self.last == "repeat":

@@ -562,7 +562,7 @@ class Scan(ArrowRows):
         batch_rows
             Rows of a batch, of one rank.
         seed
-            Of the random order.
+            Of the random order: 0 to 2**128 - 1.
         shuffle
             ``"rows"``: blocks of rows come in random order, and the rows of many blocks are mixed;
             ``"blocks"``: only the former; ``"batches"``: all rows with one ``batch_id`` come

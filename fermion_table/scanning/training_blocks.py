@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import fermion
 from fermion.engine import (
+    BLOCK_ROWS,
     BlockRows,
     BoundedCache,
     TrainingUnits,
@@ -154,7 +155,10 @@ class ScanBlocks:
             if rows != wanted:
                 numbers = rows.to_indices()
                 slots = numbers - first if live is None else np.searchsorted(live, numbers) - start
-        batches = list(self._reader.read_file(split, rows=rows, threads=1)) if rows else []
+        reader: SplitReader = self._reader
+        if self._scan.filter is None and split.rows <= BLOCK_ROWS:
+            reader = self._scan.reader  # a file of one block, which is not wanted again: not held
+        batches = list(reader.read_file(split, rows=rows, threads=1)) if rows else []
         return BlockRows(one_batch(batches or [self._none]), slots)
 
     def rows_of(self, part: int) -> int:

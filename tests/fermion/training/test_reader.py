@@ -153,6 +153,7 @@ def test_a_state_of_other_rows_or_another_order_is_refused(file, batched):
     state = reader.state_dict()
     for other, differing in (
         (file.training(["x"], batch_rows=100, seed=4), "seed was 3 and is 4"),
+        (file.training(["x"], batch_rows=100, seed=2**64 + 3), "seed was 3 and is"),
         (file.training(["x"], batch_rows=100, seed=3, lanes=8), "lanes was 64 and is 8"),
         (file.training(["half"], batch_rows=100, seed=3), "columns was"),
         (file.training(["x"], filter="x > 5", batch_rows=100, seed=3), "filter was None"),
@@ -248,6 +249,7 @@ def test_whole_batches_need_batches(file):
         ({"fill": {"x": None}}, InvalidArgumentError, "int64"),
         ({"fill": {"x": 1.5}}, InvalidArgumentError, "int64"),
         ({"fill": {"x": 10**30}}, InvalidArgumentError, "int64"),
+        ({"seed": 2**128}, InvalidArgumentError, "seed"),
         ({"window_rows": 2**80}, InvalidArgumentError, "window_rows"),
         ({"shuffle": "batches", "last": "repeat"}, InvalidArgumentError, "repeat"),
     ],

@@ -17,6 +17,7 @@ import fermion
 from fermion.errors import ChecksumError, ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, VersionNotFound
 from fermion_table.scanning import training_blocks
+from fermion_table.scanning.training_blocks import ScanBlocks
 
 
 def epoch_of(scan, number=0, columns=("id", "x"), **options):
@@ -172,6 +173,19 @@ def test_a_pickled_reader_reads_the_same(tmp_path):
     reader = append_table(tmp_path / "t").scan().training(batch_rows=100)
     copy = pickle.loads(pickle.dumps(reader))
     assert [b["id"].tolist() for b in reader.epoch(1)] == [b["id"].tolist() for b in copy.epoch(1)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "filter", "held"), [(100, None, 0), (100, "id >= 0", 1), (20_000, None, 1)]
+)
+def test_files_of_one_block_are_not_held_open(tmp_path, rows, filter, held):
+    """They are read once an epoch; with a filter twice, one time after the other."""
+    table = Table.create(tmp_path / "t", {"id": np.arange(rows)})
+    source = ScanBlocks(table.scan(filter=filter))
+    assert source.slots.tolist() == [rows]
+    assert source.read(0, 0, rows).batch["id"].to_numpy().tolist() == list(range(rows))
+    assert source._reader.held[0]._size == held
+    assert source.bytes_read()
 
 
 def test_bytes_of_files_that_stay_open_are_counted_once(tmp_path):
