@@ -25,17 +25,24 @@ _PLACEHOLDER = pa.schema({"a scan of Fermion: read it with to_table() first": pa
 
 
 class Scan(Protocol):
-    """What is asked of a scan (see `fermion_table.scanning.scan`)."""
+    """What datasets and lazy frames ask of a scan (see `fermion_table.scanning.scan`)."""
 
     @property
     def schema(self) -> pa.Schema:
         """Of the rows."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many rows at most."""
 
     def select(self, columns: Sequence[tuple[str, ...]]) -> Scan:
         """The same with other columns."""
 
     def where(self, filter: Any) -> Scan:
         """The same with fewer rows."""
+
+    def head_scan(self, n: int | None) -> Scan:
+        """The same with at most ``n`` rows."""
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream."""

@@ -7,8 +7,8 @@ conjunction, and every part that is kept must mean exactly the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -19,29 +19,7 @@ from fermion.errors import InvalidArgumentError
 if TYPE_CHECKING:
     import polars
 
-
-class Scan(Protocol):
-    """What is asked of a scan (see `fermion_table.scanning.scan`)."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of the rows."""
-
-    @property
-    def limit(self) -> int | None:
-        """How many rows at most."""
-
-    def select(self, columns: Sequence[tuple[str, ...]]) -> Scan:
-        """The same with other columns."""
-
-    def where(self, filter: Any) -> Scan:
-        """The same with fewer rows."""
-
-    def head_scan(self, n: int | None) -> Scan:
-        """The same with at most ``n`` rows."""
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as record batches."""
+    from fermion_table.scanning.arrow_dataset import Scan
 
 
 def lazy_frame(scan: Scan) -> polars.LazyFrame:
