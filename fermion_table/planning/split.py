@@ -39,6 +39,7 @@ from fermion_table.schema.selection import (
     BATCH_COLUMNS,
     ROW_ID,
     ROW_KIND,
+    MapKey,
     file_columns,
     select_paths,
 )
@@ -454,6 +455,7 @@ class ReadRequest:
     batch_rows: Rows a batch, at most.
     timeout_s: See `StorageAccess`.
     key: Of a primary-key table: what sections are merged by.
+    map_keys: Those of `fields` that are keys of maps.
     """
 
     fields: tuple[Field, ...]
@@ -465,6 +467,7 @@ class ReadRequest:
     batch_rows: int = BATCH_ROWS
     timeout_s: float = TIMEOUT_S
     key: PrimaryKey | None = None
+    map_keys: tuple[MapKey, ...] = ()
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
@@ -561,6 +564,9 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
     for part in residual:
         fields = _with_paths(fields, part, request.table_fields)
     sources[0].append(ROW_ID)
+    for each in request.map_keys:
+        for source in sources:
+            source += each.of_file(source)
     asked = [file_columns(fields, each) for each in sources]
     columns = [column for _, found_columns in asked for column in found_columns]
     if ROW_ID in columns:

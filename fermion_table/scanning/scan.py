@@ -45,7 +45,12 @@ from fermion_table.reading.split_reader import IoTotals, SplitReader
 from fermion_table.scanning.arrow_rows import ArrowRows, types_hint
 from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import Field, PathLike, TableSchema, decode_metadata, has_buckets
-from fermion_table.schema.selection import named_columns, queryable_fields, select_columns
+from fermion_table.schema.selection import (
+    map_keys,
+    named_columns,
+    queryable_fields,
+    select_columns,
+)
 from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.storage.store import AtomicStore, access_of, in_time
 
@@ -134,9 +139,16 @@ class Scan(ArrowRows):
         schema, where, columns = self.table_schema, self.store.location, self.columns
         if columns is not None:
             columns = tuple(named_columns(schema, columns, where=where))
-        fields = select_columns(schema, columns, where=where)
+        keys = map_keys(schema, columns or (), where=where)
+        if keys and self.key is not None:
+            raise InvalidArgumentError(
+                f"{where}: {next(iter(keys.values())).field.name}: a scan of a table with a "
+                "primary key gives whole maps; expected the name of the map"
+            )
+        fields = select_columns(schema, columns, where=where, keys=keys)
         paths = self.filter.paths if self.filter is not None else []
         names = {field.name for field in fields} | {path[0] for path in paths}
+        names |= {schema.by_id[each.map_id].name for each in keys.values()}
         if self.key is not None:
             if self.table_schema.row_id_name in names:
                 raise InvalidArgumentError(
@@ -157,6 +169,7 @@ class Scan(ArrowRows):
             timeout_s=access_of(self.store).timeout_s,
             batch_rows=self.batch_rows,
             key=self.key,
+            map_keys=tuple(keys.values()),
         )
 
     @cached_property

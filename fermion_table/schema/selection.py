@@ -5,11 +5,14 @@ Fields are pruned below structs: ``s.a`` gives the column ``s`` with the field `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
 from fermion.arguments import names_like
+from fermion.engine import has_shreddable_keys, key_name, parse_key, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.schema.schema import KIND_COLUMN, Field, Path, PathLike, TableSchema
 
@@ -20,6 +23,8 @@ BATCH_NAMES = (BATCH_ID.name, INDEX_IN_BATCH.name)
 """Columns that files in batch mode have besides the table's own; null in other files."""
 ROW_ID = Field(id=-3, name="_row_id", stored_type="int64")
 """Tells a row from all others that the table ever had; a row that is rewritten gets another."""
+FIRST_KEY = -100
+"""Id of the first key of a map among the columns of a query; those of others are below."""
 ROW_KIND = Field(
     id=-4, name=KIND_COLUMN, stored_type="int8", nullable=False, stored_initial_default=0
 )
@@ -37,12 +42,61 @@ def row_id_field(schema: TableSchema) -> Field:
     return msgspec.structs.replace(ROW_ID, name=schema.row_id_name)
 
 
+class MapKey(NamedTuple):
+    """A key of a map as a column of a query.
+
+    field: Of the query: it has the type of the values, and a negative id of its own.
+    map_id: Of the map.
+    """
+
+    field: Field
+    map_id: int
+    key: str | int
+
+    def of_file(self, fields: Iterable[Field]) -> list[Field]:
+        """The column of the key in a file with some fields; none where the map is not there."""
+        return [
+            _key_field(each, self.key, self.field.id) for each in fields if each.id == self.map_id
+        ]
+
+
+def _key_field(field: Field, key: str | int, number: int) -> Field:
+    (value,) = field.children[1:]
+    name = key_name(field.name, key)
+    return msgspec.structs.replace(value, id=number, name=name, nullable=True)
+
+
+def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) -> dict[int, MapKey]:
+    """Those of some columns that are keys of maps, by their places.
+
+    Raises InvalidArgumentError: A key is no value of the type of the map's keys.
+    """
+    found: dict[int, MapKey] = {}
+    for place, column in enumerate(columns):
+        path: Sequence[str] | None = column
+        if isinstance(column, str):
+            path = None if column in schema.by_name else split_key_name(column)
+        if path is None or len(path) != 2 or path[0] not in schema.by_name:
+            continue
+        field = schema.by_name[path[0]]
+        if has_shreddable_keys(field.type):
+            key = parse_key(field.type, path[1], f"{where}: column {path[0]!r}")
+            own = _key_field(field, key, FIRST_KEY - place)
+            found[place] = MapKey(own, field.id, key)
+    return found
+
+
 def select_columns(
-    schema: TableSchema, columns: Sequence[PathLike] | None, *, where: str
+    schema: TableSchema,
+    columns: Sequence[PathLike] | None,
+    *,
+    where: str,
+    keys: Mapping[int, MapKey] = MappingProxyType({}),
 ) -> tuple[Field, ...]:
     """The fields that a caller asked for, in the order asked, pruned below structs.
 
     columns: Names, names joined by dots, or sequences of names; None: every column of the table.
+    keys: Those that are keys of maps, by their places.
     Raises ColumnNotFoundError: Names the closest matches.
     """
     if columns is None:
@@ -51,12 +105,15 @@ def select_columns(
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
     virtual = {field.name for field in queryable_fields(schema)[len(schema.fields) :]}
     paths = [
-        (column,)
+        (keys[place].field.name,)
+        if place in keys
+        else (column,)
         if isinstance(column, str) and column in virtual
         else schema.resolve(column, where=where)
-        for column in columns
+        for place, column in enumerate(columns)
     ]
-    return select_paths(queryable_fields(schema), paths, where=where)
+    fields = (*queryable_fields(schema), *(each.field for each in keys.values()))
+    return select_paths(fields, paths, where=where)
 
 
 def named_columns(

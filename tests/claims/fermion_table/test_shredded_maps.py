@@ -73,6 +73,30 @@ def test_a_filter_by_a_key_reads_no_other_key(tmp_path):
     assert asked * 5 < everything
 
 
+def test_keys_are_columns_of_scans_of_files_of_any_kind(tmp_path):
+    """Of files that are shredded or not, that lack the map or the key, under old and new names."""
+    table = Table.create(tmp_path / "t", ROWS.select(["id"]))
+    table.add_columns(pa.schema([("features", MAP)]))
+    table.append(ROWS)
+    table.set_properties(ALL)
+    table.append(ROWS)
+    table.rename_column("features", "values")
+    columns = ["values['age']", "id", ("values", "it's"), "values", "values['none']"]
+    found = table.scan(columns=columns).to_arrow()
+    names = ["values['age']", "id", "values['it''s']", "values", "values['none']"]
+    assert found.column_names == names
+    assert found["values['age']"].to_pylist() == [None] * 4 + [3.0, None, 5.0, None] * 2
+    assert found["values['it''s']"].to_pylist() == [None] * 4 + [1.0, None, None, None] * 2
+    assert found["values"].to_pylist() == [None] * 4 + MAPS * 2
+    assert found["values['none']"].null_count == 12
+    chosen = table.scan(columns=["values['age']"], filter="values['age'] > 3 AND id = 2")
+    assert chosen.to_arrow().to_pylist() == [{"values['age']": 5.0}] * 2
+    assert chosen.schema == pa.schema([("values['age']", pa.float64())])
+    keyed = Table.create(tmp_path / "k", ROWS.schema, primary_key=["id"])
+    with pytest.raises(InvalidArgumentError, match="gives whole maps"):
+        keyed.scan(columns=["features['age']"])
+
+
 def test_keys_of_rows_with_a_primary_key_are_shredded_too(tmp_path):
     table = Table.create(tmp_path / "t", ROWS.schema, primary_key=["id"], properties=ALL)
     table.upsert(ROWS)
