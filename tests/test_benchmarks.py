@@ -205,6 +205,7 @@ def test_the_tables_side_by_side_show_the_stored_results(page):
         assert line.count("**") == 2, line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("picture", summary.PICTURES, ids=lambda picture: picture.stem)
 def test_the_pictures_show_the_stored_results(picture):
     """Bars are as long as their figures say; pages have what `benchmarks.summary` draws."""

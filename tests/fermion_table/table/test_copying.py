@@ -120,6 +120,7 @@ def test_an_orphan_of_the_source_stays_there(table: Table, target: LocalStore) -
     assert not Path(target.location, "data", orphan.name).exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dies", ["source", "target"])
 def test_a_copy_stopped_anywhere_shows_whole_snapshots_and_is_finished_by_the_next(
     tmp_path: Path, dies: str
