@@ -21,7 +21,7 @@ from fermion.statistics.bounds import (
     merge_columns,
     page_flags,
     page_statistics,
-    unknown,
+    unknown_statistics,
 )
 from fermion.statistics.keys import bytes_key, float_key, key_value, unscaled_integer, value_key
 
@@ -271,7 +271,7 @@ def test_types_without_an_order_have_unknown_bounds_but_count_nulls():
 
 def test_one_part_without_bounds_makes_the_whole_unknown():
     known = merge(statistics_of([1, 2], pa.int64(), [0, 2]), 2)
-    merged = merge_columns([known, unknown(5, Order.SIGNED)])
+    merged = merge_columns([known, unknown_statistics(5, Order.SIGNED)])
     assert not merged.has_values
     assert (merged.rows, merged.null_count, merged.nan_count) == (7, -1, None)
     assert merge_columns([]).rows == 0
