@@ -5,6 +5,8 @@ reference shows them as methods, not as attributes without a text.
 
 Where a docstring explains several parameters at once (``commit_user, commit_identifier``), griffe
 gives all of them the type of the first. So each gets an entry of its own, with the same text.
+
+Classes of our own decorator of dataclasses get the parameters of those of the standard library.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ class Methods(griffe.Extension):
     def _change(self, owner: griffe.Module | griffe.Class, loader: griffe.GriffeLoader) -> None:
         for name, member in list(owner.members.items()):
             if member.is_alias:
+                if member.target_path == "fermion.exports.dataclass":
+                    member.target_path = "dataclasses.dataclass"  # which griffe knows
                 continue
             if isinstance(member, griffe.Module | griffe.Class):
                 self._change(member, loader)
