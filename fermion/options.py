@@ -97,7 +97,7 @@ class Shred:
                 raise InvalidArgumentError(
                     f"keys={self.keys!r}: expected 'all', a number, or a list of keys"
                 )
-        elif isinstance(self.keys, Iterable):
+        elif isinstance(self.keys, Iterable) and not isinstance(self.keys, Mapping):
             _set(self, "keys", _names(self.keys, "keys", (str, int)))
         else:
             _set(self, "keys", integer(self.keys, "keys", minimum=0))

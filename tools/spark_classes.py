@@ -7,6 +7,7 @@ it. Java ignores an archive that another Java, or another version of Spark, has 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -52,4 +53,6 @@ def make(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="An archive of the classes of a Spark driver.")
+    parser.add_argument("file", type=Path, help="where the archive is written")
+    make(parser.parse_args().file)

@@ -101,7 +101,7 @@ class StripeReader:
         if not columns:
             return empty_columns(slots if rows is None else rows.total)
         schema = result_schema(columns)
-        stored = list(map(_stored, columns))
+        stored = _stored(columns)
         read = [column for column in stored if column is not None]
         own = schema if self._is_stored(columns) else None
         result = self._read(
@@ -172,13 +172,14 @@ class StripeReader:
     def _is_stored(self, columns: Sequence[Projected]) -> bool:
         """Whether columns are just what is stored of them."""
         maps = self.index.map_keys
-        return all(
-            column.tree is not None and not (maps and column.ordinal in maps) for column in columns
-        )
+        own = [
+            column for column in columns if column.tree is not None and column.ordinal not in maps
+        ]
+        return len(own) == len(columns)
 
     def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:
         """What is stored of columns, with the columns of keys of whole maps."""
-        found = [source for source in map(_stored, columns) if source is not None]
+        found = [source for source in _stored(columns) if source is not None]
         for column in columns if (maps := self.index.map_keys) else ():
             if column.tree is not None and column.ordinal in maps:
                 found += keys_columns(maps[column.ordinal])
@@ -497,11 +498,9 @@ def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None)
     return own + sum(_arrow_bytes(child, block, stripe, below) for child in node.children)
 
 
-def _stored(column: Projected) -> Projected | None:
-    """What is stored of a column; None for one of batch mode."""
-    if column.of is not None:
-        return column.of
-    return column if column.tree is not None else None
+def _stored(columns: Sequence[Projected]) -> list[Projected | None]:
+    """What is stored of columns; None of one of batch mode."""
+    return [column if column.tree is not None else column.of for column in columns]
 
 
 def _key(column: Projected) -> int | str:

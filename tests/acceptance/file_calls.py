@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fermion
-from fermion import FermionFile, ReadOptions, SortKey, WriteOptions, Writer, col
+from fermion import FermionFile, ReadOptions, Shred, SortKey, WriteOptions, Writer, col
 from fermion.layout import EncodingId
 from tests.acceptance.wrong_arguments import EVERYTHING, TEXTS, Case
 
@@ -137,6 +137,7 @@ WRITE_OPTIONS = {
     "page_bytes": 4096,
     "page_rows_max": 4096,
     "column_page_bytes": {"id": 4096},
+    "shred": {"features": Shred()},
     "codec": "zstd",
     "compression_level": 3,
     "edition": "2026",
@@ -172,6 +173,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "FermionFile.training": _of_file("training", columns=["id"], filter="id >= 0", **TRAINING),
     "ReadOptions": _of(ReadOptions, **READ_OPTIONS),
     "ReadOptions.with_overrides": _of(ReadOptions().with_overrides, overrides={"threads": 1}),
+    "Shred": _of(Shred, keys=["age"]),
     "SortKey": _of(SortKey, name="id", descending=True, nulls_first=True),
     "WriteOptions": _of(WriteOptions, **WRITE_OPTIONS),
     "WriteOptions.check_edition": _of(

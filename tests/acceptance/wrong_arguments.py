@@ -53,6 +53,7 @@ TAKEN: dict[str, frozenset[str]] = {
     "ShowsProgress": frozenset({"None", "NumPy bool"}),
     "Path": TEXTS,
     "Version": TEXTS | INTEGERS | {"NumPy time"},
+    "Written": TEXTS,
     "history.Version": TEXTS | INTEGERS | {"NumPy time"},
     "Moment": TEXTS | NUMBERS | {"NumPy time"},
     "datetime": frozenset({"NumPy time"}),
