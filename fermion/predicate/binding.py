@@ -200,9 +200,10 @@ def bind(
         if isinstance(node, Opaque | Computed):
             return _bind_opaque(node, schema, where, names)
         path: Path = node.path  # type: ignore[attr-defined]
-        of_key = key_condition(node, path, schema, _bind_leaf, where)
-        if of_key is not None:
-            return of_key
+        if len(path) == 2 or "".join(path).endswith("]"):  # as paths to the value of a key
+            of_key = key_condition(node, path, schema, _bind_leaf, where)
+            if of_key is not None:
+                return of_key
         resolved, dtype = resolve_path(path, schema, where=where, known=names)
         return _bind_leaf(node, resolved, dtype)
 
@@ -347,7 +348,9 @@ def candidate_names(expression: Expression) -> set[str] | None:
         if isinstance(node, Opaque) and node.positional:
             return None
     for path in expression.columns():
-        found.update((path[0], (split_key_name(path[0]) or path)[0]))
+        found.add(path[0])
+        if path[0].endswith("]"):
+            found.add((split_key_name(path[0]) or path)[0])
         if len(path) == 1:
             parts = path[0].split(".")
             found.update(".".join(parts[:count]) for count in range(1, len(parts)))

@@ -114,7 +114,9 @@ class FileContents:
             SectionKind.MAP_KEYS: build_map_keys(
                 {each.ordinal: build_key_index(list(each.keys)) for each in self.maps},
                 [len(each.keys) for each in self.maps],
-            ),
+            )
+            if self.maps
+            else b"",
             SectionKind.STRIPE_TABLE: build_stripe_table(self.stripe_rows),
             SectionKind.NAME_INDEX: build_name_index(self.schema.names),
         }
