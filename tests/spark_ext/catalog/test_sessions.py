@@ -13,7 +13,7 @@ from pyspark.sql.functions import col
 
 import spark_ext
 from fermion_table import Table
-from spark_ext.versions import OPTIONS_OF_TABLES
+from spark_ext.versions import OPTIONS_OF_TABLES, READ_LIMITS, SPARK
 from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -38,7 +38,9 @@ def sort_columns(path: Path) -> list[str]:
 
 
 def run(spark: SparkSession, source: Table, place: Path, function: Callable) -> None:
-    stream = spark.readStream.format("fermion").option("maxFilesPerTrigger", 1)
+    stream = spark.readStream.format("fermion")
+    if SPARK.has(READ_LIMITS):
+        stream = stream.option("maxFilesPerTrigger", 1)
     writer = stream.load(source.location).writeStream.foreachBatch(function)
     writer = writer.option("checkpointLocation", str(place)).trigger(availableNow=True)
     assert writer.start().awaitTermination(300)
@@ -102,6 +104,7 @@ def test_foreach_batch_upserts_once_also_if_a_stream_ends_between_its_commits(
 
 
 @pytest.mark.long
+@needs(READ_LIMITS)
 def test_a_merge_of_a_frame_finds_the_catalog_in_foreach_batch(spark: SparkSession, tmp_path: Path):
     """`mergeInto`, a procedure, and a catalog that is installed while the stream runs."""
     spark_ext.install_catalog(spark, "lake", tmp_path / "lake")

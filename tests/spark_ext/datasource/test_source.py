@@ -114,7 +114,9 @@ def test_a_filter_of_one_query_does_not_leak_into_another(spark, path):
     assert frame.where("id < 5").count() == 5
     assert frame.count() == 30
     assert frame.where("id >= 25").count() == 5
-    assert FermionReader.pushFilters is DataSourceReader.pushFilters
+    readers = (FermionReader, DataSourceReader)
+    own, inherited = (getattr(reader, "pushFilters", None) for reader in readers)  # none in 4.0
+    assert own is inherited
 
 
 def test_the_snapshot_is_fixed_when_the_frame_is_made(spark, tmp_path):

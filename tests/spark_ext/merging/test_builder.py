@@ -204,13 +204,10 @@ def test_wrong_arguments_are_named(spark, source, tmp_path):
         done.execute()
 
 
-def test_the_program_merges_files(spark, source, tmp_path, monkeypatch, capsys):
+def test_the_program_merges_files(spark, source, tmp_path):
     """Its clauses are arguments; a dry run checks them."""
     table = make_target(tmp_path / "t")
     source.write.parquet(str(tmp_path / "source"))
-    monkeypatch.setattr(
-        job, "run", lambda parser, function, argv: function(spark, parser.parse_args(argv))
-    )
     arguments = [
         table.location,
         str(tmp_path / "source"),
@@ -221,7 +218,7 @@ def test_the_program_merges_files(spark, source, tmp_path, monkeypatch, capsys):
         "--delete-not-matched-by-source=target.id < 3",
         "--message=nightly",
     ]
-    planned = job.main([*arguments, "--dry-run"])
+    planned = job.merge(spark, job.parser().parse_args([*arguments, "--dry-run"]))
     assert planned["clauses"] == [
         "when_matched_delete",
         "when_matched_update",
@@ -229,6 +226,6 @@ def test_the_program_merges_files(spark, source, tmp_path, monkeypatch, capsys):
         "when_not_matched_by_source_delete",
     ]
     assert table.refresh().id == 3
-    done = job.main(arguments)
+    done = job.merge(spark, job.parser().parse_args(arguments))
     assert (done["rows_inserted"], done["rows_updated"], done["rows_deleted"]) == (9, 10, 4)
     assert table.refresh().message == "nightly"
