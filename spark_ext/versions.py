@@ -47,6 +47,7 @@ SCHEMA_EVOLUTION = Feature(
 LISTED_PROCEDURES = Feature(
     "SHOW PROCEDURES and DESCRIBE PROCEDURE", (4, 1), "docs/spark.md lists the procedures"
 )
+PARTIAL_INSERT = Feature("INSERT into some of the columns", (4, 1), "name a value for each column")
 READ_LIMITS = Feature(
     "`maxFilesPerTrigger` of a stream",
     (4, 2),
@@ -69,6 +70,7 @@ FEATURES = (
     BARE_ROWS,
     SCHEMA_EVOLUTION,
     LISTED_PROCEDURES,
+    PARTIAL_INSERT,
     READ_LIMITS,
     TABLES_LIKE,
     OPTIONS_OF_TABLES,

@@ -19,6 +19,7 @@ from spark_ext.datasource import stream
 from spark_ext.datasource.source import FermionDataSource
 from spark_ext.datasource.stream import FermionStreamWriter
 from spark_ext.types import spark_schema
+from spark_ext.versions import READ_LIMITS, SPARK
 from tests.kit.tables.change_histories import SCHEMA as HISTORY
 from tests.kit.tables.change_histories import random_table
 
@@ -124,23 +125,30 @@ def test_a_stream_of_changes_upserted_into_a_copy_keeps_it_equal(spark, tmp_path
     settings = {"bucket": "3"}
     copy = Table.create(tmp_path / "copy", HISTORY, primary_key=["p", "k"], properties=settings)
 
-    def run() -> None:
+    def run_once() -> None:
         feed = spark.readStream.format("fermion").option("readChangeFeed", "true")
         rows = feed.load(source.location).drop("_commit_version", "_commit_timestamp")
         writer = rows.writeStream.format("fermion")
         writer = writer.option("changeType", "_change_type").option("path", copy.location)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination(120)
+
+    def compare() -> None:
         copy.refresh()
         found, wanted = (sorted(map(repr, t.scan().to_arrow().to_pylist())) for t in (copy, source))
         assert found == wanted
 
-    run()
+    run_once()
+    compare()
     assert copy.snapshot.id == 1
     shutil.rmtree(tmp_path / "checkpoint" / "commits")
     source.upsert({"p": [0, 1], "k": [1, 2], "v": [7, 8], "s": ["x", "y"]})
     source.delete("k = 1")
-    run()
+    run_once()
+    if not SPARK.has(READ_LIMITS):  # a run that has repeated a micro-batch ends after it
+        assert copy.refresh().id == 1
+        run_once()
+    compare()
     assert [each.commit_identifier for each in copy.snapshots()] == [None, 0, 1]
 
 
