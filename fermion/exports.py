@@ -79,6 +79,10 @@ class LoadedWhenAskedFor:
         self._name = name
         self._module: Any = None
 
+    def __reduce__(self) -> tuple[type[LoadedWhenAskedFor], tuple[str]]:
+        """Programs for Spark pickle functions with the names that they use."""
+        return LoadedWhenAskedFor, (self._name,)
+
     def __getattr__(self, name: str) -> Any:
         if self._module is None:
             self._module = importlib.import_module(self._name)

@@ -212,3 +212,11 @@ def test_a_record_keeps_methods_of_its_own_and_inherits_fields() -> None:
     assert hash(Two(1)) == hash((1, 4))
     assert repr(Two(1)).endswith("Two(first=1, second=4)")
     assert One.__doc__
+
+
+def test_a_module_that_is_loaded_when_it_is_asked_for_is_pickled_as_its_name() -> None:
+    """As functions that programs give to Spark may use one."""
+    for module in (exports.LoadedWhenAskedFor("json"), exports.dataclasses):
+        loaded = pickle.loads(pickle.dumps(module))
+        assert loaded.__getattr__("__name__") == module.__getattr__("__name__")
+        assert copy.deepcopy(module).__getattr__("__name__") in ("json", "dataclasses")
