@@ -480,7 +480,7 @@ class Scan(ArrowRows):
         """
         n = integer(n, "n", minimum=0)
         if seed is not None:
-            seed = integer(seed, "seed", minimum=0)
+            seed = integer(seed, "seed", minimum=0, maximum=2**128 - 1)
         rows = self._numbered_rows
         return self._read_rows(_drawn(rows.total, n, seed), rows)
 

@@ -136,6 +136,7 @@ def test_a_sample_is_of_the_rows_and_the_same_for_a_seed(
     assert drawn == made.sample(20, seed=1) == pickle.loads(pickle.dumps(made)).sample(20, seed=1)
     assert drawn["city"].to_pylist() == [["Rome", "Oslo"][number % 2] for number in ids]
     assert made.sample(1000, seed=3) == shown
+    assert made.sample(20, seed=2**128 - 1).num_rows == 20  # PyTorch gives seeds beyond 2**63
     assert made.sample(0).schema == shown.schema
     assert {tuple(made.sample(3)["id"].to_pylist()) for _ in range(20)} != {tuple(ids[:3])}
     of_rome = made.scan(columns=["id"], filter="city = 'Rome'").sample(5, seed=0)
