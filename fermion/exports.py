@@ -160,8 +160,8 @@ def _made(
             hashed = [field.name for field in compared if field.hash is not False]
             cls.__hash__ = _hash(_values(hashed)) if frozen else None
     if frozen:
-        names = {field.name for field in fields}
-        methods |= {"__setattr__": _refusal(cls, names), "__delattr__": _refusal(cls, names)}
+        refusal = _refusal(cls, {field.name for field in fields})
+        methods |= {"__setattr__": refusal, "__delattr__": refusal}
         if options.get("slots"):
             methods |= {"__getstate__": _state, "__setstate__": _set_state}
     for name, method in methods.items():

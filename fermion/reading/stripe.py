@@ -103,12 +103,16 @@ class StripeReader:
         schema = result_schema(columns)
         stored = _stored(columns)
         read = [column for column in stored if column is not None]
-        own = schema if self._is_stored(columns) else None
+        maps = self.index.map_keys
+        final = [each for each in columns if each.tree is not None and each.ordinal not in maps]
+        own = schema if len(final) == len(columns) else None
         result = self._read(
             ReadRequest(read, stripe, slots, rows, self.executor, own, kept, verified or {})
         )
         if result.batch is not None:
             return result.batch
+        if own is not None:
+            return pa.RecordBatch.from_arrays(list(result.arrays), schema=own)
         arrays = iter(result.arrays)
         return pa.RecordBatch.from_arrays(
             [
@@ -168,14 +172,6 @@ class StripeReader:
             request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
             builder.add(ranks[some], self._read(request).arrays)
         return builder.build(pa.array([listed[place] for place in order], keys.dtype.key_type))
-
-    def _is_stored(self, columns: Sequence[Projected]) -> bool:
-        """Whether columns are just what is stored of them."""
-        maps = self.index.map_keys
-        own = [
-            column for column in columns if column.tree is not None and column.ordinal not in maps
-        ]
-        return len(own) == len(columns)
 
     def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:
         """What is stored of columns, with the columns of keys of whole maps."""

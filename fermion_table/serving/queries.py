@@ -153,7 +153,7 @@ class Work:
             self._computes = True
             try:
                 yield
-            except Exception:
+            except Exception:  # of whatever kind, where the query was ended: it says why
                 if self._ended is not None:
                     raise self._ended from None
                 raise
