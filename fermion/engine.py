@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.filled import filled_bytes as filled_bytes
     from fermion.columns.maps import has_shreddable_keys as has_shreddable_keys
     from fermion.columns.maps import key_name as key_name
+    from fermion.columns.maps import keys_to_shred as keys_to_shred
     from fermion.columns.maps import parse_key as parse_key
     from fermion.columns.maps import split_key_name as split_key_name
     from fermion.columns.rows import drop_batch_rows as drop_batch_rows
@@ -91,7 +92,13 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "columns.exchange": ("bare_batch", "convert_batch", "convert_batches"),
         "columns.file_input": ("InputFiles",),
         "columns.filled": ("check_filled", "filled_bytes"),
-        "columns.maps": ("has_shreddable_keys", "key_name", "parse_key", "split_key_name"),
+        "columns.maps": (
+            "has_shreddable_keys",
+            "key_name",
+            "keys_to_shred",
+            "parse_key",
+            "split_key_name",
+        ),
         "columns.rows": (
             "drop_batch_rows",
             "filter_batch_rows",

@@ -12,12 +12,13 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns import slots, validity
-from fermion.columns.arrow_buffers import list_ranges, own_validity
+from fermion.columns.arrow_buffers import has_dictionary, list_ranges, own_validity
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
 from fermion.columns.types import ColumnStreams, Node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import CHUNK_SLOTS_MAX
+from fermion.options import Shred
 
 Key = str | int
 
@@ -60,6 +61,25 @@ def parse_key(dtype: pa.MapType, key: str, where: str) -> Key:
         raise InvalidArgumentError(
             f"{where}: key {key!r}: expected a value of type {dtype.key_type}"
         ) from None
+
+
+def keys_to_shred(column: str, dtype: pa.DataType, chosen: Shred, where: str) -> frozenset[Key]:
+    """The keys of a column that are named to get columns; none where no list of them is given.
+
+    Raises InvalidArgumentError: It is no map that can be shredded, or a key is none of it.
+    """
+    if not has_shreddable_keys(dtype):
+        raise InvalidArgumentError(
+            f"{where}: column {column!r} is {dtype}, expected a map with strings or integers as "
+            "keys"
+        )
+    if has_dictionary(dtype.item_type) or pat.is_run_end_encoded(dtype.item_type):
+        raise InvalidArgumentError(
+            f"{where}: column {column!r}: values of {dtype.item_type} can't be in columns of keys; "
+            "use the type of the values without dictionary or run ends"
+        )
+    named = chosen.keys if isinstance(chosen.keys, tuple) else ()
+    return frozenset(parse_key(dtype, str(key), f"{where}: column {column!r}") for key in named)
 
 
 def sorted_keys(keys: Sequence[Key]) -> list[int]:

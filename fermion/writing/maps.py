@@ -8,18 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pat
 
-from fermion.columns.arrow_buffers import has_dictionary
 from fermion.columns.maps import (
     Entries,
     Key,
     entries_of,
     gathered,
-    has_shreddable_keys,
     key_name,
+    keys_to_shred,
     map_of,
-    parse_key,
     scattered,
 )
 from fermion.columns.types import Node, column_node, slots_bytes
@@ -93,24 +90,9 @@ class ShreddedMap:
 
         Raises InvalidArgumentError: It is no map that can be shredded.
         """
-        dtype, chosen = field.type, options.shred[field.name]
-        if not has_shreddable_keys(dtype):
-            raise InvalidArgumentError(
-                f"{where}: shred: column {field.name!r} is {dtype}, expected a map with strings or "
-                "integers as keys"
-            )
-        if has_dictionary(dtype.item_type) or pat.is_run_end_encoded(dtype.item_type):
-            raise InvalidArgumentError(
-                f"{where}: shred: column {field.name!r}: values of {dtype.item_type} can't be in "
-                "columns of keys; use the type of the values without dictionary or run ends"
-            )
-        wanted: frozenset[Key] = frozenset()
-        if isinstance(chosen.keys, tuple):
-            wanted = frozenset(
-                parse_key(dtype, str(key), f"{where}: shred: column {field.name!r}")
-                for key in chosen.keys
-            )
-        node = column_node(dtype.item_field.with_nullable(True), where=where)
+        chosen = options.shred[field.name]
+        wanted = keys_to_shred(field.name, field.type, chosen, f"{where}: shred")
+        node = column_node(field.type.item_field.with_nullable(True), where=where)
         columns = ColumnSet.of(ColumnPlans(pa.schema([]), options), options, ())
         return cls(ordinal, field, node, chosen, options, columns, wanted)
 

@@ -27,7 +27,7 @@ from fermion_table.argument_checks import (
 from fermion_table.schema import value_codec
 from fermion_table.schema.field_widening import dotted, ranges_lost, refused, widened
 from fermion_table.schema.from_arrow import fields_from_arrow
-from fermion_table.schema.properties import check_properties
+from fermion_table.schema.properties import SHRED, check_properties
 from fermion_table.schema.repeated import scalar_bytes
 from fermion_table.schema.schema import KEY, Field, Path, TableSchema
 from fermion_table.schema.sorting import RowOrder
@@ -142,7 +142,7 @@ def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Fi
 
 
 def drop_columns(schema: TableSchema, paths: Sequence[Path]) -> TableSchema:
-    """Drop fields, one after the other; their ids are never used again.
+    """Drop fields, one after the other, with the settings of their keys; no id is used again.
 
     Raises ColumnNotFoundError: A field is not there, or was named before.
     Raises InvalidArgumentError: A partition, key or sort column, or the last of its siblings.
@@ -173,11 +173,25 @@ def _without(schema: TableSchema, parent: Path, paths: Sequence[Path]) -> TableS
             )
         return tuple(sibling for sibling in siblings if sibling.id not in gone)
 
-    return _edit_siblings(schema, paths[0], edit, "drop column")
+    changed = _edit_siblings(schema, paths[0], edit, "drop column")
+    for path in paths:
+        changed = _with_shredding(changed, path, [])
+    return changed
+
+
+def _with_shredding(schema: TableSchema, path: Path, names: Sequence[str]) -> TableSchema:
+    """A schema whose setting of a column's keys is under the new names of the column instead."""
+    if len(path) > 1 or SHRED + path[0] not in schema.properties:
+        return schema
+    properties = dict(schema.properties)
+    value = properties.pop(SHRED + path[0])
+    properties.update((SHRED + name, value) for name in names)
+    return msgspec.structs.replace(schema, properties=properties)
 
 
 def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
-    """Give a field another name; files keep the old one, which the id makes harmless.
+    """Give a field another name, also in the setting of its keys; files keep the old one, which
+    the id makes harmless.
 
     Raises InvalidArgumentError: The name is taken, or the field is a list's element or a map's key
         or value.
@@ -195,7 +209,8 @@ def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
             for sibling in siblings
         )
 
-    return _edit_siblings(schema, path, edit, "rename column")
+    changed = _edit_siblings(schema, path, edit, "rename column")
+    return _with_shredding(changed, path, [name])
 
 
 def move_column(
@@ -268,10 +283,11 @@ def set_properties(
 
     Raises TypeError, InvalidArgumentError: A name or value that is no text, or a value that is not
         of its setting's form.
+    Raises ColumnNotFoundError: A setting of a column that is not there.
     """
     gone = check_texts(removed, "remove")
     kept = {key: value for key, value in schema.properties.items() if key not in gone}
-    new = check_properties(check_text_map(updates, "updates"))
+    new = check_properties(check_text_map(updates, "updates"), schema)
     return msgspec.structs.replace(schema, properties=kept | new)
 
 

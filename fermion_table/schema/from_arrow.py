@@ -138,10 +138,11 @@ def schema_from_arrow(
         id=0,
         fields=fields,
         last_field_id=last,
-        properties=check_properties(check_text_map(properties, "properties")),
+        properties=check_text_map(properties, "properties"),
         stored_metadata=encode_metadata(schema.metadata),
         time_ms=time_ms,
     )
+    check_properties(made.properties, made)
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
     keys = [made.find((name,), where="primary_key").id for name in _key_names(primary_key)]

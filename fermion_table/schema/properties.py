@@ -16,8 +16,10 @@ from typing import Any, Literal, get_args
 
 import fermion
 from fermion.arguments import first_repeated, integer, mapping
+from fermion.engine import keys_to_shred
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
+from fermion_table.schema.schema import TableSchema
 
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 
@@ -655,14 +657,15 @@ def maintenance_policy(
     }
 
 
-def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Properties that are to be stored, as texts by name; a copy.
+def check_properties(properties: Mapping[str, str], schema: TableSchema) -> dict[str, str]:
+    """Properties that are to be stored in a schema, as texts by name; a copy.
 
     Names of a user's own have a dot (``team.owner``), and none of our beginnings. Other names that
     are not known are refused, and so are those that are nearly a known one.
 
-    Raises InvalidArgumentError: A value that is not of its property's form, or a name that is
-        refused.
+    Raises InvalidArgumentError: A value that is not of its property's form, a name that is
+        refused, or keys of a column that is no map.
+    Raises ColumnNotFoundError: Keys of a column that is not there.
     """
     for name, value in properties.items():
         plain = plain_name(name)
@@ -671,7 +674,11 @@ def check_properties(properties: Mapping[str, str]) -> dict[str, str]:
             _check_own_name(name, plain)
         elif known.name in _NAMES_OF_ALL:
             try:
-                known.kind.parse(name, value)
+                parsed = known.kind.parse(name, value)
+                if isinstance(parsed, fermion.Shred):
+                    column = name.removeprefix(SHRED)
+                    found = schema.find((column,), where=f"property {name!r}")
+                    keys_to_shred(column, found.type, parsed, "shred")
             except ValueError as error:
                 raise InvalidArgumentError(f"property {name!r}: {error}") from None
     return dict(properties)

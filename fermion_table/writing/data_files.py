@@ -196,7 +196,11 @@ class DataFiles:
         durable = options.durable and is_durable(self._store)
         if options.stripe_bytes is not None:
             stripe_bytes = options.stripe_bytes
-        shred = {name: keys for name, keys in properties.shred.items() if name in schema.by_name}
+        shred = {
+            name: keys
+            for name, keys in properties.shred.items()
+            if name in schema.by_name and schema.by_name[name].kind == "map"
+        }
         self._options = replace(
             options,
             durable=durable,

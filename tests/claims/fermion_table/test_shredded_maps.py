@@ -10,7 +10,7 @@ import pytest
 
 import fermion
 from fermion import Shred, col
-from fermion.errors import InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
 
 MAP = pa.map_(pa.string(), pa.float64())
@@ -106,6 +106,42 @@ def test_keys_of_rows_with_a_primary_key_are_shredded_too(tmp_path):
     table.compact()
     assert ["age", "it's"] in keys_of(table)
     assert table.scan().to_arrow().sort_by("id")["features"].to_pylist() == MAPS
+
+
+def test_keys_of_what_is_no_map_are_refused_when_the_property_is_set(tmp_path):
+    """By create, replacements and changes of properties: no writer is the first to find it."""
+    wide = ROWS.schema.append(pa.field("n", pa.map_(pa.int8(), pa.int8())))
+    table = Table.create(tmp_path / "t", wide)
+    for name, value, kind, message in (
+        ("id", "all", InvalidArgumentError, "shred: column 'id' is int64, expected a map"),
+        ("feature", "all", ColumnNotFoundError, r"shred.feature'.*matches: 'features'"),
+        ("features.key", "all", ColumnNotFoundError, "no column .features.key."),
+        ("n", "1,x", InvalidArgumentError, "key 'x': expected a value of type int8"),
+    ):
+        properties = {f"fermion.shred.{name}": value}
+        with pytest.raises(kind, match=message):
+            table.set_properties(properties)
+        with pytest.raises(kind, match=message):
+            Table.create(tmp_path / "new", wide, properties=properties)
+    assert not (tmp_path / "new").exists()
+    with table.update_schema() as update:
+        update.add_column("more", MAP).set_properties({"fermion.shred.more": "all"})
+    assert table.schema.properties == {"fermion.shred.more": "all"}
+
+
+def test_the_property_of_keys_goes_with_its_column(tmp_path):
+    """Renamed with it, dropped with it; a snapshot of before has the property of before."""
+    table = Table.create(tmp_path / "t", ROWS, properties=ALL)
+    table.rename_column("features", "it's.new")
+    assert table.schema.properties == {"fermion.shred.it's.new": "all"}
+    table.append(ROWS.rename_columns(["id", "it's.new"]))
+    assert keys_of(table) == [["age", "it's"]] * 2
+    first = table.snapshots()[0]
+    assert Table.open(tmp_path / "t", version=first.id).schema.properties == ALL
+    table.drop_columns(["it's.new"])
+    table.add_columns(pa.schema([("it's.new", pa.int8())]))
+    assert table.schema.properties == {}
+    table.append(pa.table({"id": [1], "it's.new": pa.array([1], pa.int8())}))
 
 
 def test_maps_are_no_partitions_and_no_keys(tmp_path):
