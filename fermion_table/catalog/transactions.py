@@ -29,6 +29,7 @@ from fermion_table.commit.next_snapshot import LaterThanTransaction, Prepared
 from fermion_table.commit.request import CommitMetadata, CommitRequest, WrittenFiles
 from fermion_table.commit.schema_versions import SchemaMerge
 from fermion_table.errors import CommitConflict, CommitStateUnknown
+from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.decisions import (
     Decision,
     Participant,
@@ -616,7 +617,7 @@ def _read(state: TransactionState) -> PlannedChange:
 
 
 def _refuse_changes(state: TransactionState, base: Snapshot) -> dict[str, str]:
-    """Refuse commits since a transaction opened a table, other than compactions and reads.
+    """Refuse commits since a transaction opened a table that may change what it read.
 
     Returns: No properties, as `CommitMetadata.properties_after` gives them.
     """
@@ -624,14 +625,22 @@ def _refuse_changes(state: TransactionState, base: Snapshot) -> dict[str, str]:
     for snapshot in walk(state.store, base):
         if snapshot.id <= opened.id:
             return {}
-        is_read = snapshot.kind == "append" and snapshot.schema == opened.schema
-        if snapshot.kind != "compact" and not (is_read and not snapshot.deltas.files_added):
+        if not _keeps_rows(state, snapshot):
             break
     raise CommitConflict(
         f"{redacted(state.location)}: changed since the transaction opened snapshot {opened.id} of "
         "it, and its isolation is serializable: begin the transaction again",
         theirs=f"{base.kind} (snapshot {base.id})",
     )
+
+
+def _keeps_rows(state: TransactionState, snapshot: Snapshot) -> bool:
+    """Whether scans return the same rows after a commit, as far as its kind and settings tell."""
+    if snapshot.kind == "compact":
+        key = primary_key_of(state.schema)
+        return key is None or (key.options.reads_level0 and key.options.record_expiry is None)
+    is_read = snapshot.kind == "append" and snapshot.schema == state.snapshot.schema
+    return is_read and not snapshot.deltas.files_added
 
 
 class _Undecided(Exception):

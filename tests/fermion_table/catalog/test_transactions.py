@@ -331,6 +331,32 @@ def test_serializable_transactions_pass_over_compactions_and_reads(two: Catalog)
     assert all(two.table(name).verify(data=True).ok for name in two.tables())
 
 
+def test_compactions_that_show_rows_are_changes_for_serializable_transactions(two: Catalog) -> None:
+    """Where scans show what was compacted only, and where compactions remove expired rows."""
+    time = {"record_level.expire_time": "1 d", "record_level.time_field": "id"}
+    expiring = two.create_table("old", SCHEMA, primary_key="id", properties={"bucket": "1", **time})
+    expiring.upsert(rows(1))
+    tx = two.transaction(isolation="serializable")
+    assert ids(tx.table("old")) == [1]
+    tx.table("a").append(rows(2))
+    expiring.compact(full=True)
+    assert ids(two.table("old")) == []
+    with pytest.raises(CommitConflict, match="old: changed since"):
+        tx.commit()
+    vectors = {"deletion_vectors.enabled": "true", "deletion_vectors.merge_on_read": "false"}
+    shown_late = two.create_table(
+        "late", SCHEMA, primary_key="id", properties={"bucket": "1", **vectors}
+    )
+    shown_late.upsert(rows(1))
+    tx = two.transaction(isolation="serializable")
+    assert ids(tx.table("late")) == []
+    tx.table("a").append(rows(2))
+    shown_late.compact()
+    assert ids(two.table("late")) == [1]
+    with pytest.raises(CommitConflict, match="late: changed since"):
+        tx.commit()
+
+
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
 def test_schemas_change_once_by_identity(two: Catalog, isolation: Any) -> None:
     """Also tables that were only read are part of what the identity has committed."""
