@@ -68,3 +68,19 @@ def test_what_packages_hold_besides_modules_is_in_wheels():
     ]
     assert {file.suffix for file in files} >= {".js", ".css"}
     assert [str(file) for file in files if not any(map(file.match, patterns))] == []
+
+
+def test_what_is_published_holds_the_jar_of_flink():
+    """It is built first; each build gets it where package data names it, and is tried with it."""
+    workflow = PROJECT / ".github/workflows/wheels.yml"
+    jobs = yaml.safe_load(workflow.read_text())["jobs"]
+    for name in ("wheels", "tried", "source"):
+        assert jobs[name]["needs"] == "jar"
+        assert {"name": "jar", "path": "flink_ext"} in [
+            step.get("with") for step in jobs[name]["steps"]
+        ]
+    tried = "python -m flink_ext.jar"
+    assert tried in "\n".join(commands(workflow))
+    assert SETTINGS["tool"]["cibuildwheel"]["test-command"].endswith(tried)
+    (jar,) = SETTINGS["tool"]["setuptools"]["package-data"]["flink_ext"]
+    assert jobs["jar"]["steps"][-1]["with"]["path"] == f"flink_ext/{jar}"
