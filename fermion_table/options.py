@@ -13,6 +13,10 @@ INLINE_ENTRIES_MAX = 64
 """Most inline entries of a snapshot."""
 INLINE_BYTES_MAX = 64 * KIB
 """Most bytes of JSON of the inline entries."""
+CARRIED_ENTRIES_MAX = 8
+"""Most inline entries where some are of earlier commits: each snapshot repeats those."""
+CARRIED_BYTES_MAX = 8 * KIB
+"""Most bytes of JSON of these."""
 TOUCHED_PARTITIONS_MAX = 64
 """Most partitions that a snapshot lists as touched; above that it stores "many"."""
 
@@ -21,7 +25,7 @@ PACK_ENTRIES_MIN = 512
 PACK_WIDE_ENTRIES_MIN = 8
 PACK_STATISTICS_MIN = 65_536
 """So is a manifest of fewer entries with at least this many field statistics in all."""
-MERGE_FANOUT = 8
+MERGE_FANOUT = 4
 """Number of manifests of one size class that are merged."""
 MERGE_INPUT_ENTRIES_MAX = 8_192
 """A manifest of more live entries than this is not merged."""

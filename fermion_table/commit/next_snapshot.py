@@ -16,7 +16,14 @@ import pyarrow as pa
 from fermion.exports import dataclass
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CommitConflict
-from fermion_table.metadata.manifest import Entry, ManifestReference, PartitionRange, reference_to
+from fermion_table.metadata.manifest import (
+    AT_ZERO,
+    NO_BOUNDS,
+    Entry,
+    ManifestReference,
+    PartitionRange,
+    reference_to,
+)
 from fermion_table.metadata.manifest_store import (
     Located,
     MetadataWriter,
@@ -48,6 +55,8 @@ from fermion_table.metadata.snapshot import (
 )
 from fermion_table.moments import now_ms
 from fermion_table.options import (
+    CARRIED_BYTES_MAX,
+    CARRIED_ENTRIES_MAX,
     INLINE_BYTES_MAX,
     INLINE_ENTRIES_MAX,
     MERGE_FANOUT,
@@ -260,9 +269,10 @@ def _place(
     manifests = _without(store, base.manifests, changes.located)
     inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
     plan = plan_inline(inline, added)
+    flushed: tuple[Entry, ...] = ()
     if plan.flush:
-        manifests.append(store_entries(writer, inline))
-        inline = ()
+        manifests.append(reference_to(inline, path="", hash="", size=0))  # stored once merged
+        flushed, inline = inline, ()
     delta_added: tuple[ManifestReference, ...] = ()
     if plan.inline:
         inline += added
@@ -278,7 +288,8 @@ def _place(
         sequence_start=base.sequence_next,
         row_id_start=base.row_id_next,
     )
-    return _Placement(manifests=_merged(store, manifests, writer), inline=inline, delta=delta)
+    manifests = _merged(store, manifests, writer, flushed)
+    return _Placement(manifests=tuple(manifests), inline=inline, delta=delta)
 
 
 def _without(
@@ -305,18 +316,22 @@ def _without(
 
 
 def _merged(
-    store: AtomicStore, references: Sequence[ManifestReference], writer: MetadataWriter
-) -> tuple[ManifestReference, ...]:
+    store: AtomicStore,
+    references: Sequence[ManifestReference],
+    writer: MetadataWriter,
+    flushed: Sequence[Entry],
+) -> list[ManifestReference]:
+    """The manifests after merges. `flushed` are the entries of the one without a path, if any."""
     groups = {group[0]: group for group in plan_merges(references)}
     taken = {position for group in groups.values() for position in group}
     result = []
     for position, reference in enumerate(references):
         if position in groups:
             group = [references[member] for member in groups[position]]
-            result.append(rewrite_manifests(store, group, writer))
+            result.append(rewrite_manifests(store, group, writer, flushed))
         elif position not in taken:
-            result.append(reference)
-    return tuple(result)
+            result.append(reference if reference.path else store_entries(writer, flushed))
+    return result
 
 
 def _stored_unnumbered(
@@ -418,15 +433,23 @@ def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
     current: Entries of earlier commits that are still live.
     """
     inline = fits_inline(added)
-    flush = inline and bool(current) and not fits_inline((*current, *added))
-    return InlinePlan(flush=flush, inline=inline)
+    carried = bool(current) and _fit((*current, *added), _carried_max(), CARRIED_BYTES_MAX)
+    return InlinePlan(flush=inline and bool(current) and not carried, inline=inline)
 
 
 def fits_inline(entries: Sequence[Entry]) -> bool:
-    """Whether these entries fit into a snapshot: at most 64 of them and 64 KB."""
-    if len(entries) > INLINE_ENTRIES_MAX:
+    """Whether the entries of a commit fit into its snapshot: at most 64 of them and 64 KB."""
+    return _fit(entries, INLINE_ENTRIES_MAX, INLINE_BYTES_MAX)
+
+
+def _carried_max() -> int:
+    return min(CARRIED_ENTRIES_MAX, INLINE_ENTRIES_MAX)
+
+
+def _fit(entries: Sequence[Entry], entries_max: int, bytes_max: int) -> bool:
+    if len(entries) > entries_max:
         return False
-    return sum(len(json_codec.encode(entry)) + 1 for entry in entries) <= INLINE_BYTES_MAX
+    return sum(len(json_codec.encode(entry)) + 1 for entry in entries) <= bytes_max
 
 
 def plan_merges(references: Sequence[ManifestReference]) -> list[tuple[int, ...]]:
@@ -460,7 +483,7 @@ def needs_rewrite(reference: ManifestReference) -> bool:
 
 
 def _size_class(reference: ManifestReference) -> int:
-    size_class, bound = 0, max(INLINE_ENTRIES_MAX * MERGE_FANOUT // 2, 1)
+    size_class, bound = 0, max(_carried_max() * MERGE_FANOUT // 2, 1)
     while reference.live_entries > bound:
         size_class += 1
         bound *= MERGE_FANOUT
@@ -468,23 +491,26 @@ def _size_class(reference: ManifestReference) -> int:
 
 
 def rewrite_manifests(
-    store: AtomicStore, references: Sequence[ManifestReference], writer: MetadataWriter
+    store: AtomicStore,
+    references: Sequence[ManifestReference],
+    writer: MetadataWriter,
+    flushed: Sequence[Entry] = (),
 ) -> ManifestReference:
     """The live entries of manifests in one manifest, in their order; many of them are packed.
 
     Columns and keys that this version does not know are kept.
+
+    flushed: The entries of a reference without a path, which is not stored yet.
     """
     is_packed = any(each.kind == "packed" for each in references)
     if is_packed or sum(each.live_entries for each in references) >= PACK_ENTRIES_MIN:
-        tables = [_table(store, each) for each in references]
+        tables = [_table(store, each, flushed) for each in references]
         known = [table for table in tables if table is not None]
         if len(known) == len(tables):
             merged = pa.concat_tables(known, promote_options="default")
             stored = writer.write_packed(merged)
             return merged_reference(references, stored.path, stored.hash, stored.size)
-    entries = [
-        entry for each in references for entry in manifest_entries(store, each, keep_unknown=True)
-    ]
+    entries = [entry for each in references for entry in _entries(store, each, flushed)]
     return store_entries(writer, entries)
 
 
@@ -523,23 +549,33 @@ def merged_reference(
     )
 
 
-def _table(store: AtomicStore, reference: ManifestReference) -> pa.Table | None:
+def _entries(
+    store: AtomicStore, reference: ManifestReference, flushed: Sequence[Entry]
+) -> Sequence[Entry]:
+    if not reference.path:
+        return flushed
+    return manifest_entries(store, reference, keep_unknown=True)
+
+
+def _table(
+    store: AtomicStore, reference: ManifestReference, flushed: Sequence[Entry]
+) -> pa.Table | None:
     """The live entries as columns; None if they do not fit into columns."""
-    files = manifest_files(store, reference)
-    if isinstance(files, PackedFiles):
+    if reference.path and isinstance(files := manifest_files(store, reference), PackedFiles):
         return with_inherited(files.table(live_ordinals(reference)), reference)
-    entries = manifest_entries(store, reference, keep_unknown=True)
+    entries = _entries(store, reference, flushed)
     return packed_table(entries) if can_pack(entries) else None
 
 
 def _span(ranges: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return min(low for low, _ in ranges), max(high for _, high in ranges)
+    span = min(low for low, _ in ranges), max(high for _, high in ranges)
+    return span if any(span) else AT_ZERO
 
 
 def _partitions(ranges: Sequence[PartitionRange]) -> PartitionRange:
     """Bounds of all; a field without bounds in one of them has none."""
     if any(len(each.nulls) != len(ranges[0].nulls) for each in ranges):
-        return PartitionRange()
+        return NO_BOUNDS
     return PartitionRange(
         min=tuple(_least(values) for values in zip(*(each.min for each in ranges), strict=True)),
         max=tuple(_greatest(values) for values in zip(*(each.max for each in ranges), strict=True)),

@@ -415,6 +415,11 @@ class PartitionRange(msgspec.Struct, frozen=True, omit_defaults=True):
     nulls: tuple[bool, ...] = ()
 
 
+NO_BOUNDS = PartitionRange()
+AT_ZERO = (0, 0)
+"""Defaults: JSON leaves out what is the same object as its default."""
+
+
 class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a snapshot holds of a manifest.
 
@@ -439,11 +444,11 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     rows: Natural
     bytes: Natural
     kind: ManifestKind = "loose"
-    added_snapshot: tuple[Natural, Natural] = (0, 0)
-    partition: PartitionRange = PartitionRange()
+    added_snapshot: tuple[Natural, Natural] = AT_ZERO
+    partition: PartitionRange = NO_BOUNDS
     batch_id: tuple[Whole, Whole] | None = None
-    sequence: tuple[Natural, Natural] = (0, 0)
-    level: tuple[Whole, Whole] = (0, 0)
+    sequence: tuple[Natural, Natural] = AT_ZERO
+    level: tuple[Whole, Whole] = AT_ZERO
     sequence_start: Natural = 0
     row_id_start: Natural = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
@@ -561,7 +566,7 @@ def partition_range(partitions: Sequence[tuple[Any, ...]]) -> PartitionRange:
     A field whose values do not all compare with each other has no bounds.
     """
     if not partitions or not partitions[0]:
-        return PartitionRange()
+        return NO_BOUNDS
     low: list[Any] = []
     high: list[Any] = []
     nulls: list[bool] = []
@@ -590,7 +595,7 @@ def field_id_runs(field_ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 def _range(values: Iterable[int]) -> tuple[int, int]:
     listed = list(values)
-    return (min(listed), max(listed)) if listed else (0, 0)
+    return (min(listed), max(listed)) if any(listed) else AT_ZERO
 
 
 def paths_of(entry: Entry) -> dict[str, int]:

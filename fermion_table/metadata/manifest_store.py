@@ -100,7 +100,9 @@ class MetadataWriter:
         """Store entries as a manifest, packed when there are many of them."""
         if _is_big(entries) and can_pack(entries):
             return self.write_packed(packed_table(entries))
-        data, compressed = json_codec.stored(encode_manifest(entries))
+        data, compressed = json_codec.stored(
+            encode_manifest(entries), json_codec.COMPRESS_MANIFESTS_ABOVE_BYTES
+        )
         return self._write_manifest(
             data, lambda name: manifest_path(name, compressed=compressed), decode_manifest
         )
@@ -125,6 +127,8 @@ class MetadataWriter:
             self._manifests[content] = StoredManifest(path, content, len(data), kind)
             self._owned.add(path)
             self._store.write(path, data)
+            if kind == "loose":
+                shared_cache.put((content, "stored"), data, len(data))  # soon merged with others
         return self._manifests[content]
 
     def write_schema(self, schema_id: int, json: bytes) -> SchemaReference:
@@ -242,7 +246,9 @@ def read_manifest(
     if cached is not None:
         return cached.entries
     _check_entries(reference, json_codec.EXPANSION_MAX * reference.size // ENTRY_BYTES_MIN)
-    data = read_stored(store, reference.path, reference.hash, reference.size)
+    data: bytes | None = shared_cache.get((reference.hash, "stored")) if keep_unknown else None
+    if data is None:
+        data = read_stored(store, reference.path, reference.hash, reference.size)
     manifest = decode_manifest(
         data, reference.path, keep_unknown=keep_unknown, entries_max=reference.entries
     )

@@ -1,4 +1,4 @@
-"""Metadata objects: JSON by msgspec, zstd above 64 KB, BLAKE2b, checked when read and stored.
+"""Metadata objects: JSON by msgspec, zstd where it is long, BLAKE2b, checked when read and stored.
 
 Unknown keys are ignored by `decode`. `decode_keeping` collects them in the field `unknown` of
 each struct that has one, and `encode` puts them back at their level, so an object that is
@@ -27,6 +27,8 @@ from fermion_table.errors import CorruptMetadata, UnreadableMetadata
 from fermion_table.storage.store import METADATA_BYTES_MAX, AtomicStore, in_time
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
+COMPRESS_MANIFESTS_ABOVE_BYTES = 2 * 1024
+"""Their entries are much alike."""
 DECODED_BYTES_MAX = 1 << 30
 EXPANSION_MAX = 256
 """Bytes of JSON for each stored byte of an object; what is more alike is not compressed."""
@@ -106,9 +108,9 @@ def decode_keeping(data: bytes, target: type[_Struct], path: str) -> _Struct:
     return msgspec.convert(_sunk(raw, target), type=target, str_keys=True)
 
 
-def stored(encoded: bytes) -> tuple[bytes, bool]:
-    """The bytes to store and whether they are compressed: above 64 KB, but within the limit."""
-    if len(encoded) <= COMPRESS_ABOVE_BYTES:
+def stored(encoded: bytes, above_bytes: int = COMPRESS_ABOVE_BYTES) -> tuple[bytes, bool]:
+    """The bytes to store and whether they are compressed: above a size, but within the limit."""
+    if len(encoded) <= above_bytes:
         return encoded, False
     frame = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(encoded)
     if len(encoded) > EXPANSION_MAX * len(frame):

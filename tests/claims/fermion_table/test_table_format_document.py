@@ -221,7 +221,9 @@ def test_limits_are_documented() -> None:
     "phrase",
     [
         f"{json_codec.COMPRESS_ABOVE_BYTES:,} bytes of JSON are one zstd frame",
-        f"keeps to {options.INLINE_ENTRIES_MAX} entries and {options.INLINE_BYTES_MAX:,} bytes",
+        f"manifests of more than {json_codec.COMPRESS_MANIFESTS_ABOVE_BYTES:,} bytes",
+        f"at most {options.INLINE_ENTRIES_MAX} entries and {options.INLINE_BYTES_MAX:,} bytes",
+        f"at most {options.CARRIED_ENTRIES_MAX} entries and {options.CARRIED_BYTES_MAX:,} bytes",
         f"when there are {options.MERGE_FANOUT} of\n  them",
         f"more than {options.MERGE_INPUT_ENTRIES_MAX:,} live entries stay",
         f"more than {options.REWRITE_DEAD_FRACTION * 100:.0f} % are",
@@ -232,7 +234,7 @@ def test_limits_are_documented() -> None:
         f"`{table_clone.CLONE_OF}`",
         f"`{table_clone.CLONE_TAG}`",
         f"`{deletion_vector.MAGIC.decode()}`",
-        f"(live entries up to {options.INLINE_ENTRIES_MAX * options.MERGE_FANOUT // 2}, 2,048,",
+        f"(live entries up to {options.CARRIED_ENTRIES_MAX * options.MERGE_FANOUT // 2}, 64,",
     ],
 )
 def test_numbers_and_names_in_the_text_are_those_of_the_code(phrase: str) -> None:

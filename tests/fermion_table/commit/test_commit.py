@@ -29,6 +29,7 @@ from fermion_table.metadata.manifest import DeletionVector, Entry
 from fermion_table.metadata.manifest_store import added_entries, live_entries, removed_entries
 from fermion_table.metadata.references import create_branch
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.storage.json_codec import decompressed
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
@@ -319,7 +320,7 @@ def test_keys_of_a_newer_version_survive_flushing_and_merging() -> None:
     raw = [
         entry
         for reference in latest_snapshot.manifests
-        for entry in msgspec.json.decode(store.read(reference.path))["entries"]
+        for entry in msgspec.json.decode(decompressed(store.read(reference.path), ""))["entries"]
     ] + msgspec.json.decode(store.read(snapshot_path(40)))["tail"]
     assert sorted(entry["future"] for entry in raw) == list(range(40))
 

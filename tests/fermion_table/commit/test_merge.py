@@ -18,6 +18,8 @@ from fermion_table.commit.next_snapshot import (
 )
 from fermion_table.metadata.manifest import ManifestReference
 from fermion_table.options import (
+    CARRIED_BYTES_MAX,
+    CARRIED_ENTRIES_MAX,
     INLINE_BYTES_MAX,
     INLINE_ENTRIES_MAX,
     MERGE_FANOUT,
@@ -45,9 +47,9 @@ def reference(live: int, dead: int = 0) -> ManifestReference:
     [
         (0, 0, InlinePlan(flush=False, inline=True)),
         (0, INLINE_ENTRIES_MAX, InlinePlan(flush=False, inline=True)),
-        (INLINE_ENTRIES_MAX - 1, 1, InlinePlan(flush=False, inline=True)),
-        (INLINE_ENTRIES_MAX, 0, InlinePlan(flush=False, inline=True)),
-        (INLINE_ENTRIES_MAX, 1, InlinePlan(flush=True, inline=True)),
+        (CARRIED_ENTRIES_MAX - 1, 1, InlinePlan(flush=False, inline=True)),
+        (CARRIED_ENTRIES_MAX, 0, InlinePlan(flush=False, inline=True)),
+        (CARRIED_ENTRIES_MAX, 1, InlinePlan(flush=True, inline=True)),
         (1, INLINE_ENTRIES_MAX, InlinePlan(flush=True, inline=True)),
         (0, INLINE_ENTRIES_MAX + 1, InlinePlan(flush=False, inline=False)),
         (INLINE_ENTRIES_MAX, INLINE_ENTRIES_MAX + 1, InlinePlan(flush=False, inline=False)),
@@ -63,11 +65,14 @@ def test_a_tail_is_bounded_in_bytes_too() -> None:
     wide = made_up_entry("a" * (INLINE_BYTES_MAX // 3))
     assert fits_inline([wide, wide])
     assert not fits_inline([wide, wide, wide])
-    assert plan_inline([wide, wide], [wide]) == InlinePlan(flush=True, inline=True)
+    assert plan_inline([], [wide]) == InlinePlan(flush=False, inline=True)
+    narrow = made_up_entry("a" * (CARRIED_BYTES_MAX // 3))
+    assert plan_inline([narrow], [narrow]) == InlinePlan(flush=False, inline=True)
+    assert plan_inline([narrow, narrow], [narrow]) == InlinePlan(flush=True, inline=True)
 
 
 def test_as_many_manifests_of_one_class_become_one() -> None:
-    few = [reference(INLINE_ENTRIES_MAX)] * (MERGE_FANOUT - 1)
+    few = [reference(CARRIED_ENTRIES_MAX)] * (MERGE_FANOUT - 1)
     assert plan_merges(few) == []
     assert plan_merges([*few, reference(1)]) == [tuple(range(MERGE_FANOUT))]
     assert plan_merges([reference(5000), *few, reference(1)]) == [tuple(range(1, MERGE_FANOUT + 1))]
@@ -98,20 +103,20 @@ def test_groups_are_disjoint_and_each_is_worth_rewriting(sizes: list[tuple[int, 
 
 
 def test_an_entry_is_rewritten_logarithmically_often_and_manifests_stay_few() -> None:
-    """Flush after flush of 64 entries, merged as planned; entries are counted as they move."""
+    """Flush after flush of 8 entries, merged as planned; entries are counted as they move."""
     references: list[ManifestReference] = []
     written = 0
     flushes = 4000
     for _ in range(flushes):
-        references.append(reference(INLINE_ENTRIES_MAX))
-        written += INLINE_ENTRIES_MAX
+        references.append(reference(CARRIED_ENTRIES_MAX))
+        written += CARRIED_ENTRIES_MAX
         while groups := plan_merges(references):
             merged = {position for group in groups for position in group}
             sums = [sum(references[at].live_entries for at in group) for group in groups]
             written += sum(sums)
             references = [each for at, each in enumerate(references) if at not in merged]
             references += [reference(size) for size in sums]
-    entries = flushes * INLINE_ENTRIES_MAX
+    entries = flushes * CARRIED_ENTRIES_MAX
     assert sum(each.live_entries for each in references) == entries
     assert written / entries <= 1 + math.log(MERGE_INPUT_ENTRIES_MAX, MERGE_FANOUT)
     assert len(references) <= 4 * MERGE_FANOUT + entries / MERGE_INPUT_ENTRIES_MAX
