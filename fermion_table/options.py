@@ -14,7 +14,7 @@ INLINE_ENTRIES_MAX = 64
 INLINE_BYTES_MAX = 64 * KIB
 """Most bytes of JSON of the inline entries."""
 CARRIED_ENTRIES_MAX = 8
-"""Most inline entries where some are of earlier commits: each snapshot repeats those."""
+"""Most inline entries of a snapshot that has manifests, and repeats some of earlier commits."""
 CARRIED_BYTES_MAX = 8 * KIB
 """Most bytes of JSON of these."""
 TOUCHED_PARTITIONS_MAX = 64

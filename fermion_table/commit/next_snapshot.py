@@ -268,7 +268,7 @@ def _place(
 ) -> _Placement:
     manifests = _without(store, base.manifests, changes.located)
     inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
-    plan = plan_inline(inline, added)
+    plan = plan_inline(inline, added, has_manifests=bool(manifests))
     flushed: tuple[Entry, ...] = ()
     if plan.flush:
         manifests.append(reference_to(inline, path="", hash="", size=0))  # stored once merged
@@ -427,13 +427,19 @@ class InlinePlan:
     inline: bool
 
 
-def plan_inline(current: Sequence[Entry], added: Sequence[Entry]) -> InlinePlan:
+def plan_inline(
+    current: Sequence[Entry], added: Sequence[Entry], *, has_manifests: bool
+) -> InlinePlan:
     """Decide where the inline entries of a snapshot and the entries of a commit go.
 
+    A table that fits into one snapshot is read with one request; each commit to a longer one
+    repeats few entries.
+
     current: Entries of earlier commits that are still live.
+    has_manifests: Whether other entries of earlier commits are in manifests.
     """
-    inline = fits_inline(added)
-    carried = bool(current) and _fit((*current, *added), _carried_max(), CARRIED_BYTES_MAX)
+    inline, both = fits_inline(added), (*current, *added)
+    carried = _fit(both, _carried_max(), CARRIED_BYTES_MAX) if has_manifests else fits_inline(both)
     return InlinePlan(flush=inline and bool(current) and not carried, inline=inline)
 
 

@@ -58,17 +58,24 @@ def reference(live: int, dead: int = 0) -> ManifestReference:
 def test_a_full_tail_is_flushed_and_a_large_commit_bypasses_it(
     tail: int, added: int, plan: InlinePlan
 ) -> None:
-    assert plan_inline([ENTRY] * tail, [ENTRY] * added) == plan
+    assert plan_inline([ENTRY] * tail, [ENTRY] * added, has_manifests=True) == plan
+
+
+@pytest.mark.parametrize(("tail", "flush"), [(INLINE_ENTRIES_MAX - 1, False), (64, True)])
+def test_a_table_without_manifests_fills_one_snapshot(tail: int, flush: bool) -> None:
+    plan = plan_inline([ENTRY] * tail, [ENTRY], has_manifests=False)
+    assert plan == InlinePlan(flush=flush, inline=True)
 
 
 def test_a_tail_is_bounded_in_bytes_too() -> None:
     wide = made_up_entry("a" * (INLINE_BYTES_MAX // 3))
     assert fits_inline([wide, wide])
     assert not fits_inline([wide, wide, wide])
-    assert plan_inline([], [wide]) == InlinePlan(flush=False, inline=True)
-    narrow = made_up_entry("a" * (CARRIED_BYTES_MAX // 3))
-    assert plan_inline([narrow], [narrow]) == InlinePlan(flush=False, inline=True)
-    assert plan_inline([narrow, narrow], [narrow]) == InlinePlan(flush=True, inline=True)
+    carried = made_up_entry("a" * (CARRIED_BYTES_MAX // 3))
+    for entry, has_manifests in ((wide, False), (carried, True)):
+        plans = [plan_inline([entry] * n, [entry], has_manifests=has_manifests) for n in range(3)]
+        assert [plan.flush for plan in plans] == [False, False, True]
+        assert all(plan.inline for plan in plans)
 
 
 def test_as_many_manifests_of_one_class_become_one() -> None:
