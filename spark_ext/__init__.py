@@ -7,7 +7,7 @@
   `from_parquet`, `to_parquet`.
 """
 
-from spark_ext.catalog import configure, install_catalog
+from spark_ext.catalog import configure, install_catalog, read_table
 from spark_ext.conversion.from_parquet import from_parquet
 from spark_ext.conversion.to_parquet import to_parquet
 from spark_ext.datasource.source import register
@@ -17,7 +17,6 @@ from spark_ext.maintenance.expiry import expire, remove_orphans
 from spark_ext.maintenance.mirroring import mirror
 from spark_ext.merging.builder import merge
 from spark_ext.reading.changes import read_changes
-from spark_ext.reading.table import read_table
 from spark_ext.reading.training import training_frame
 from spark_ext.writing.append import append, overwrite, upsert
 from spark_ext.writing.save import write

@@ -84,11 +84,8 @@ def install_catalog(
     access = chosen_access(access)
     register(spark)
     jvm = Jvm(spark)
-    gateway: Any = spark.sparkContext._gateway
-    # Without this Spark could not tell a missing table from a failure.
-    gateway.python_parameters.propagate_java_exceptions = True
     try:
-        _listen(gateway)
+        listen(spark)
         _try_out(spark, jvm)
     except Exception as error:
         raise UnsupportedBySpark(
@@ -98,11 +95,14 @@ def install_catalog(
     pass_catalogs_on()
 
 
-def _listen(gateway: Any) -> None:
+def listen(spark: SparkSession) -> None:
     """Let only this JVM call this process: Py4J alone would accept every connection.
 
     The JVM keeps the secret in a field that Spark leaves empty, and that Py4J has no setter for.
     """
+    gateway: Any = spark.sparkContext._gateway
+    # Without this Spark could not tell a missing table from a failure.
+    gateway.python_parameters.propagate_java_exceptions = True
     known = gateway.python_parameters.auth_token
     secret = known or secrets.token_hex(32)
     gateway.python_parameters.auth_token = secret

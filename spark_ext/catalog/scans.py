@@ -29,7 +29,7 @@ from spark_ext.catalog.nodes import Function, NotTheSame
 from spark_ext.catalog.translator import Translator
 from spark_ext.catalog.writes import python_batch, python_scan
 from spark_ext.datasource.source import FORMAT
-from spark_ext.options import Use, known_options, parse_options
+from spark_ext.options import SourceOptions, Use, known_options, parse_options
 from spark_ext.reading.row_places import read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
@@ -45,7 +45,8 @@ _READ = "connector.read."
 class TableScanBuilder(Callback):
     """Collects what Spark pushes down to a table at a snapshot, and makes the scan.
 
-    The schema is the JVM's, of all columns.
+    schema: The JVM's, of all columns.
+    given: What the options say: their filter and batch are part of the read.
     """
 
     Java = interfaces(
@@ -55,13 +56,20 @@ class TableScanBuilder(Callback):
         _READ + "SupportsPushDownAggregates",
     )
 
-    def __init__(self, jvm: Jvm, table: Table, schema: Any, options: dict[str, str]) -> None:
+    def __init__(
+        self,
+        jvm: Jvm,
+        table: Table,
+        schema: Any,
+        options: dict[str, str],
+        given: SourceOptions | None = None,
+    ) -> None:
         super().__init__(jvm)
         self._table = table
         self._translator = Translator(table)
         self._schema = schema
         self._options = options
-        self._given = parse_options({**options, "path": table.location})
+        self._given = given or parse_options({**options, "path": table.location})
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
         self._answered: list[Answer] | None = None

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import spark_ext
 from fermion_table import Table
 from spark_ext.versions import BARE_ROWS
-from tests.kit.spark.counting import destroyed_columns, files_away
+from tests.kit.spark.counting import destroyed_columns, files_away, tasks_started
 from tests.kit.spark.served import served
 from tests.kit.spark.versions import needs
 
@@ -203,10 +203,28 @@ def test_a_door_asks_the_storage_for_what_a_scan_asks(
     assert server.taken() == expected
 
 
-def test_a_limit_asks_for_one_file_where_it_is_pushed_down(spark, remote):
-    server, _ = remote
+@pytest.mark.parametrize("planned", [by_function, by_catalog])
+def test_what_a_query_asks_for_later_is_pushed_down(spark, remote, planned):
+    """Requests for data files are counted: with a limit one file, columns and rows that a query
+    needs, and none for what metadata know. A task returns a sum, not rows."""
+    server, table = remote
     server.taken()
-    assert len(spark.sql("SELECT id FROM remote.noisy LIMIT 5").collect()) == 5
+    frame = planned(spark, table)
+    assert len(frame.limit(5).select("id").collect()) == 5
     assert len({path for path, _ in server.taken()}) == 1
-    assert spark.sql("SELECT count(*), max(id) FROM remote.noisy").collect()[0][1] == 2_999
+    aggregates = functions.count("*"), functions.max("id")
+    assert frame.agg(*aggregates).collect() == [(3_000, 2_999)]
+    assert frame.count() == 3_000
     assert server.taken() == []
+    counted = []
+    total = frame.agg(functions.sum("id"))
+    assert tasks_started(spark, lambda: counted.extend(total.collect())) == 1
+    assert counted == [(sum(range(3_000)),)]
+    taken = server.taken()
+    assert len({path for path, _ in taken}) == 3
+    assert sum(size for _, size in taken) < 0.3 * table.snapshot.totals.bytes
+    grouped = frame.where("id >= 2000").groupBy((frame["id"] % 2).alias("odd")).agg(*aggregates)
+    assert sorted(grouped.collect()) == [(0, 500, 2_998), (1, 500, 2_999)]
+    taken = server.taken()
+    assert len({path for path, _ in taken}) == 1
+    assert sum(size for _, size in taken) < 0.1 * table.snapshot.totals.bytes

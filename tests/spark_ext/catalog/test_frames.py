@@ -14,8 +14,11 @@ import fermion
 import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, TableNotFound, VersionNotFound
+from spark_ext.catalog import frames
+from spark_ext.catalog.frames import NAMED_COLUMNS_MAX
 from spark_ext.errors import UnsupportedBySpark
-from spark_ext.versions import BARE_ROWS
+from spark_ext.reading.table import frame_of
+from spark_ext.versions import BARE_ROWS, SparkVersion
 from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -188,9 +191,40 @@ def test_a_column_that_spark_cannot_have_is_named_and_can_be_left_out(spark, tmp
 
 
 def test_a_table_is_never_broadcast_by_mistake(spark, path):
-    """Spark must not take the size of the splits for the size of the table."""
-    frame = spark_ext.read_table(spark, path, columns=["id"])
-    assert frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes() > 2**40
+    """Spark must not take the size of the splits for the size of the table: it knows how large the
+    table is, or nothing."""
+    known = spark_ext.read_table(spark, path, columns=["id"])
+    alone = frame_of(spark, Table.open(path).scan(columns=["id"]))
+    sizes = [
+        frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+        for frame in (known, alone)
+    ]
+    assert sizes[0] == 30 * 8
+    assert sizes[1] > 2**40
+
+
+def test_columns_that_a_caller_names_by_the_thousand_are_read_by_tasks_alone(spark, tmp_path):
+    """Spark's planning of them all would take longer than reading them."""
+    names = [f"c{number}" for number in range(NAMED_COLUMNS_MAX + 1)]
+    table = Table.create(tmp_path / "t", pa.schema([(name, pa.int8()) for name in names]))
+    table.append({name: [3] for name in names})
+    named = spark_ext.read_table(spark, tmp_path / "t", columns=names)
+    assert "MapInArrow" in plan(named)
+    assert named.collect() == [tuple([3] * len(names))]
+    fewer = spark_ext.read_table(spark, tmp_path / "t", columns=names[1:])
+    assert "MapInArrow" not in plan(fewer.select("c1"))
+
+
+def test_a_spark_that_cannot_plan_reads_by_tasks_alone(spark, path, monkeypatch):
+    """A version that nobody has tried, and one whose JVM cannot call this process."""
+    for name, broken in (("SPARK", SparkVersion("9.9.9")), ("listen", None)):
+        with monkeypatch.context() as changed:
+            changed.setattr(frames, name, broken)
+            frames._planning_jvm.cache_clear()
+            frame = spark_ext.read_table(spark, path, filter="id > 27")
+            assert "MapInArrow" in plan(frame)
+            assert ids(frame) == [28, 29]
+    frames._planning_jvm.cache_clear()
 
 
 def test_a_view_answers_sql(spark, path):
