@@ -9,6 +9,9 @@ from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion.bounded_cache import BoundedCache as BoundedCache
+    from fermion.columns.arrow_buffers import PLAIN as PLAIN
+    from fermion.columns.arrow_buffers import array_of as array_of
+    from fermion.columns.arrow_buffers import numbers_of as numbers_of
     from fermion.columns.arrow_input import BatchCopier as BatchCopier
     from fermion.columns.arrow_input import copied_array as copied_array
     from fermion.columns.arrow_input import is_in_memory as is_in_memory
@@ -81,6 +84,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
     "fermion",
     {
         "bounded_cache": ("BoundedCache",),
+        "columns.arrow_buffers": ("PLAIN", "array_of", "numbers_of"),
         "columns.arrow_input": (
             "BatchCopier",
             "copied_array",

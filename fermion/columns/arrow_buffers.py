@@ -5,6 +5,9 @@ Every function heeds the array's offset and length, and views the memory where i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
@@ -145,6 +148,57 @@ def run_indices(array: pa.RunEndEncodedArray) -> np.ndarray:
             f"{len(array.values)} runs"
         )
     return indices
+
+
+def array_of(values: Sequence[Any] | np.ndarray, dtype: pa.DataType) -> pa.Array:
+    """Numbers, texts or bytes, of which none is null, as an array of a type of `PLAIN`.
+
+    `pyarrow.array` imports pandas where it is installed, which takes longer than a short query.
+    Raises OverflowError: An integer does not fit, or the texts do not.
+    Raises UnicodeEncodeError: A text has no UTF-8.
+    """
+    form = PLAIN[dtype]
+    if form[0] != "o":
+        buffers = [pa.py_buffer(np.ascontiguousarray(values, form))]
+    else:
+        parts = [value.encode() if isinstance(value, str) else value for value in values]
+        ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        if ends[-1] > np.iinfo(form[1:]).max:
+            raise OverflowError(f"{ends[-1]} bytes do not fit into an array of {dtype}")
+        buffers = [pa.py_buffer(ends.astype(form[1:])), pa.py_buffer(b"".join(parts))]
+    return pa.Array.from_buffers(dtype, len(values), [None, *buffers])
+
+
+def numbers_of(array: pa.Array) -> np.ndarray:
+    """The numbers or booleans of an array without nulls; numbers as a view.
+
+    `pyarrow.Array.to_numpy` imports pandas, too.
+    """
+    form = np.dtype(PLAIN.get(array.type, "?"))
+    if not len(array):
+        return np.zeros(0, form)
+    if form.kind == "b":
+        return booleans(array).unpack()
+    return np.frombuffer(array.buffers()[1], form, len(array), array.offset * form.itemsize)
+
+
+PLAIN = {
+    pa.int8(): "i1",
+    pa.int16(): "i2",
+    pa.int32(): "i4",
+    pa.int64(): "i8",
+    pa.uint8(): "u1",
+    pa.uint16(): "u2",
+    pa.uint32(): "u4",
+    pa.uint64(): "u8",
+    pa.float32(): "f4",
+    pa.float64(): "f8",
+    pa.string(): "oi4",
+    pa.binary(): "oi4",
+    pa.large_string(): "oi8",
+    pa.large_binary(): "oi8",
+}
+"""Types of arrays that `array_of` makes: how values are stored, or after an ``o`` their ends."""
 
 
 def is_same_memory(left: pa.Array, right: pa.Array) -> bool:

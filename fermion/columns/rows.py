@@ -19,7 +19,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns import slots
-from fermion.columns.arrow_buffers import has_dictionary, is_same_memory
+from fermion.columns.arrow_buffers import array_of, has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
 from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
@@ -218,7 +218,7 @@ def take_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
     rows
         ``int64``, shape (n,): row numbers in any order, repeats allowed.
     """
-    indices = pa.array(rows)
+    indices = array_of(rows, pa.int64())
     arrays = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         try:

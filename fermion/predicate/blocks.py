@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.arrow_buffers import numbers_of
 from fermion.predicate.evaluate import evaluate
 from fermion.predicate.expression import (
     And,
@@ -73,4 +74,4 @@ def _is_true(leaf: Expression, values: pa.Array) -> np.ndarray:
     """Whether a filter is TRUE of each value: ``bool``."""
     batch = pa.RecordBatch.from_arrays([values], names=[leaf.path[0]])  # type: ignore[attr-defined]
     mask = evaluate(leaf, batch)
-    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
+    return numbers_of(mask.fill_null(False))

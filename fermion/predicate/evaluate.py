@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.arrow_buffers import PLAIN, array_of
 from fermion.columns.rows import ordered_decimals, unwrapped
 from fermion.columns.types import strip_wrappers, with_wide_floats
 from fermion.errors import InvalidArgumentError
@@ -215,10 +216,11 @@ def _value_set(
         if operator == "==":
             # IN compares as = does: NaN is never here, and both zeros match either.
             raws += [0.0, -0.0] if isinstance(raw, float) and raw == 0 else [raw]
-    return _ValueSet(
-        pa.array([raw_scalar(raw, comparable) for raw in raws], comparable),
-        any(literal is None for literal in literals),
-    )
+    if comparable in PLAIN:
+        values = array_of(raws, comparable)
+    else:
+        values = pa.array([raw_scalar(raw, comparable) for raw in raws], comparable)
+    return _ValueSet(values, any(literal is None for literal in literals))
 
 
 def _is_nan(values: Any) -> Mask:

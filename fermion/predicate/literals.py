@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.arrow_buffers import PLAIN, array_of
 from fermion.columns.types import is_string_like, strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
@@ -510,22 +511,6 @@ def raw_scalar(raw: Any, storage: pa.DataType) -> pa.Scalar:
         return raw_decimal(raw, storage)
     if pat.is_boolean(storage):
         return pa.scalar(bool(raw))
-    width = _NUMBERS.get(storage)
-    if width is not None:  # pa.scalar() imports pandas, where it is installed
-        buffer = pa.py_buffer(np.array([raw], width))
-        return pa.Array.from_buffers(storage, 1, [None, buffer])[0]
+    if storage in PLAIN and not isinstance(raw, str | bytes):  # pa.scalar() imports pandas
+        return array_of([raw], storage)[0]
     return pa.scalar(raw, storage)
-
-
-_NUMBERS = {
-    pa.int8(): "i1",
-    pa.int16(): "i2",
-    pa.int32(): "i4",
-    pa.int64(): "i8",
-    pa.uint8(): "u1",
-    pa.uint16(): "u2",
-    pa.uint32(): "u4",
-    pa.uint64(): "u8",
-    pa.float32(): "f4",
-    pa.float64(): "f8",
-}

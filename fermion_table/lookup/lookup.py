@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import BoundedCache, one_batch, take_batch_rows, take_table_rows
+from fermion.engine import BoundedCache, array_of, one_batch, take_batch_rows, take_table_rows
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
@@ -113,8 +113,8 @@ class _Plan:
 
     def _run(self, run: SortedRun, key: PrimaryKey) -> _Run:
         dtype = pa.int64() if key.is_direct else pa.large_binary()
-        low = keys_of(pa.array([file.min_key for file in run], dtype))
-        high = keys_of(pa.array([file.max_key for file in run], dtype))
+        low = keys_of(array_of([file.min_key for file in run], dtype))
+        high = keys_of(array_of([file.max_key for file in run], dtype))
         return _Run(splits_of((file.entry for file in run), self.store), low, high)
 
     @property

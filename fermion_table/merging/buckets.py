@@ -25,6 +25,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.arguments import integer
+from fermion.engine import array_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, fixed_bytes, is_number
 from fermion_table.schema.properties import NUMBER_MAX
@@ -92,7 +93,7 @@ def hash_rows(texts: pa.Array) -> np.ndarray:
 def _hashes(columns: Sequence[pa.Array]) -> np.ndarray:
     if len(columns) > 1:
         parts = [part for column in columns for part in _bytes_of(column, has_length=True)]
-        return hash_rows(pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary())))
+        return hash_rows(pc.binary_join_element_wise(*parts, array_of([b""], pa.large_binary())[0]))
     (column,) = columns
     if is_number(column.type) or pat.is_boolean(column.type):
         return hash_integers(_words(column))

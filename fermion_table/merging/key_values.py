@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.engine import is_of_pandas, read_all
+from fermion.engine import array_of, is_of_pandas, read_all
 from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.merging.primary_key import PrimaryKey
@@ -178,7 +178,10 @@ def _typed_array(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
         or pat.is_fixed_size_binary(dtype)
         or (pat.is_integer(dtype) and all(type(value) in (int, _NULL) for value in column))
     )
+    kinds = set(map(type, column))
     try:
+        if kinds == {str} or (is_checked and kinds == {int} and pat.is_integer(dtype)):
+            return array_of(column, dtype if is_checked else pa.string())
         return pa.array(column, dtype if is_checked else None)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where} is {dtype}: {error}") from None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.display import short_repr
-from fermion.engine import BoundedCache
+from fermion.engine import BoundedCache, array_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
@@ -155,7 +155,7 @@ class PrimaryKey:
 def _keys(rows: pa.RecordBatch, names: tuple[str, ...]) -> pa.Array:
     columns = [rows.column(name) for name in names]
     if len(names) == 1 and is_number(columns[0].type):
-        return pa.array(direct_keys(columns[0], names[0]))
+        return array_of(direct_keys(columns[0], names[0]), pa.int64())
     return encode_keys(columns, names)
 
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.engine import array_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.widening import is_text
@@ -108,7 +109,7 @@ def encode_keys(columns: Sequence[pa.Array], names: Sequence[str] = ()) -> pa.La
         parts += _parts(column, is_last=at == len(columns) - 1)
     if len(parts) == 1:
         return parts[0]
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.large_binary()))
+    return pc.binary_join_element_wise(*parts, array_of([b""], pa.large_binary())[0])
 
 
 def decode_keys(keys: pa.Array, types: Sequence[pa.DataType]) -> list[pa.Array]:
@@ -199,7 +200,7 @@ def _parts(column: pa.Array, *, is_last: bool) -> list:
         return [texts]
     if len(texts) and not _bytes_of(texts).all():
         texts = pc.replace_substring(texts, pattern=_ZERO, replacement=_ESCAPED)
-    return [texts, pa.scalar(_END, pa.large_binary())]
+    return [texts, array_of([_END], pa.large_binary())[0]]
 
 
 def _numbers(column: pa.Array) -> np.ndarray:

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.engine import unscaled_integer
+from fermion.engine import PLAIN, array_of, unscaled_integer
 from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.repeated import nulls, repeat
@@ -123,7 +123,8 @@ def _decode(value: Any, dtype: pa.DataType) -> pa.Scalar:
         return pa.scalar(bytes.fromhex(_typed(value, str)), dtype)
     if pat.is_boolean(dtype):
         return pa.scalar(_typed(value, bool), dtype)
-    return pa.scalar(_typed(value, str if is_text(dtype) else int), dtype)
+    typed = _typed(value, str if is_text(dtype) else int)
+    return array_of([typed], dtype)[0] if dtype in PLAIN else pa.scalar(typed, dtype)
 
 
 def _decimal(unscaled: int, dtype: pa.DataType) -> pa.Scalar:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
+from fermion.engine import array_of, numbers_of
 from fermion.exports import dataclass
 from fermion_table.merging.merge_reader import places_in
 from fermion_table.merging.primary_key import PrimaryKey
@@ -43,7 +44,7 @@ class _Values(Sequence[bytes]):
 
 def keys_of(column: pa.Array) -> Keys:
     """Keys of a column as `PrimaryKey.keys` makes it; direct ones as NumPy has them."""
-    return column.to_numpy() if column.type == pa.int64() else column
+    return numbers_of(column) if column.type == pa.int64() else column
 
 
 def distinct(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +56,7 @@ def distinct(keys: Keys) -> tuple[np.ndarray, np.ndarray]:
 
 def pick(keys: Keys, places: np.ndarray) -> Keys:
     """Some of the keys, by their places."""
-    return keys[places] if isinstance(keys, np.ndarray) else keys.take(pa.array(places))
+    return keys[places] if isinstance(keys, np.ndarray) else keys.take(array_of(places, pa.int64()))
 
 
 def places_of(keys: Keys, wanted: Keys) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +74,7 @@ def is_up_to(keys: Keys, bounds: Keys) -> np.ndarray:
     """Whether each key is not above its bound: ``bool``, of the shape of both."""
     if isinstance(keys, np.ndarray):
         return keys <= bounds
-    return pc.less_equal(keys, bounds).to_numpy(zero_copy_only=False)
+    return numbers_of(pc.less_equal(keys, bounds))
 
 
 def _places(keys: Keys, wanted: Keys, *, is_after: bool) -> np.ndarray:
@@ -88,7 +89,7 @@ def _places(keys: Keys, wanted: Keys, *, is_after: bool) -> np.ndarray:
     high = np.full(len(wanted), len(keys))
     while (low < high).any():
         middle = np.minimum((low + high) // 2, max(len(keys) - 1, 0))
-        is_below = compare(keys.take(pa.array(middle)), wanted).to_numpy(zero_copy_only=False)
+        is_below = numbers_of(compare(keys.take(array_of(middle, pa.int64())), wanted))
         is_open = low < high
         low = np.where(is_open & is_below, middle + 1, low)
         high = np.where(is_open & ~is_below, middle, high)

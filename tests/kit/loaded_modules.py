@@ -33,6 +33,12 @@ USES = {
         "from fermion_table import Table\n"
         "Table.open('t').scan(columns=['y'], filter='x > 5').to_arrow()"
     ),
+    "read rows of some texts of a table": (
+        "from fermion_table import Table\n"
+        "Table.open('t').scan(columns=['x'], filter=\"y IN ('5', '7')\").to_arrow()"
+    ),
+    "look up a key": "from fermion_table import Table; Table.open('keyed').lookup([5])",
+    "look up a text": "from fermion_table import Table; Table.open('texts').lookup(['5'])",
     "append to a table": (
         "import fermion\n"
         "from fermion_table import Table\n"
@@ -40,7 +46,7 @@ USES = {
     ),
     "head of a file": "from fermion.cli import main; main(['head', 'a.fermion', '-n', '0'])",
 }
-"""What is run in a directory with a file and a table."""
+"""What is run in a directory with a file, a table, and two with a primary key."""
 SLOW = {
     "asyncio",
     "duckdb",
@@ -71,10 +77,12 @@ OTHERS = {
 
 
 def make(folder: Path) -> None:
-    """The file and the table that the uses are of."""
+    """The file and the tables that the uses are of."""
     rows = pa.table({"x": range(100), "y": [str(number) for number in range(100)]})
     fermion.write_table(rows, folder / "a.fermion")
     Table.create(folder / "t", rows, durability="fast")
+    for name, key in (("keyed", "x"), ("texts", "y")):
+        Table.create(folder / name, rows, primary_key=[key], durability="fast")
 
 
 def loaded(use: str, folder: Path) -> list[str]:
