@@ -80,9 +80,9 @@ def from_sql(text: str) -> Expression:
 
 def _plain(text: str) -> Expression:
     """A condition that needs no engine."""
-    comparisons = _comparisons(text)
-    if comparisons is not None:
-        return comparisons
+    quick = _quick(text)
+    if quick is not None:
+        return quick
     # sqlglot takes 0.2 s to import: too much for those who filter in other forms.
     import sqlglot
     from sqlglot import errors, exp
@@ -101,11 +101,15 @@ def _plain(text: str) -> Expression:
         ) from None
 
 
-_COMPARED = re.compile(
-    r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=|<>|!=|<=|>=|<|>)\s*(-?[0-9]{1,18}|'[^'\\]*')"
-    r"(?:\s+(AND)\s+|\s*\Z)",
+_VALUE = r"(?:-?[0-9]{1,18}(?:\.[0-9]{1,18})?|(?:DATE\s+)?'[^'\\]*')"
+_TEST = re.compile(
+    rf"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*(?:(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
+    rf"|\bBETWEEN\s+(?P<low>{_VALUE})\s+AND\s+(?P<high>{_VALUE})"
+    rf"|\bIN\s*\((?P<values>\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*)\)"
+    r"|\bIS\s+(?P<negated>NOT\s+)?NULL)(?:\s+(?P<joined>AND)\s+|\s*\Z)",
     re.ASCII | re.IGNORECASE,
 )
+_VALUES = re.compile(_VALUE, re.ASCII | re.IGNORECASE)
 _WORDS = (
     "ALTER AND ANY AS BETWEEN CALL CASE CONNECT_BY_ROOT CREATE CROSS CURRENT_CATALOG CURRENT_DATE "
     "CURRENT_DATETIME CURRENT_ROLE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DISTINCT DROP ELSE "
@@ -119,22 +123,44 @@ _NO_COLUMNS = frozenset(_WORDS.split())
 """Words that are no columns unless they are quoted; a test asks sqlglot for them."""
 
 
-def _comparisons(text: str) -> Expression | None:
-    """Columns compared with whole numbers and text, and AND between; None: it is more than that.
+def _quick(text: str) -> Expression | None:
+    """Tests of columns against literals, and AND between; None: it is more than that.
 
     The most frequent filters, and sqlglot takes longer to import than a file to be read.
     """
-    comparisons, position, is_last = list[Expression](), 0, False
+    tests, position, is_last = list[Expression](), 0, False
     while not is_last:
-        match = _COMPARED.match(text, position)
-        if match is None or match[1].upper() in _NO_COLUMNS:
+        match = _TEST.match(text, position)
+        if match is None or match["name"].upper() in _NO_COLUMNS:
             return None
-        name, operator, literal, joined = match.groups()
-        value = literal[1:-1] if literal[0] == "'" else int(literal)
-        operator = {"=": "==", "<>": "!="}.get(operator, operator)
-        comparisons.append(Comparison((name,), operator, normalize(value)))
-        position, is_last = match.end(), joined is None
-    return conjunction(comparisons) if len(comparisons) > 1 else comparisons[0]
+        try:
+            tests.append(_quick_test(match))
+        except ValueError:  # no date
+            return None
+        position, is_last = match.end(), match["joined"] is None
+    return conjunction(tests) if len(tests) > 1 else tests[0]
+
+
+def _quick_test(test: re.Match[str]) -> Expression:
+    path = (test["name"],)
+    if test["operator"] is not None:
+        operator = {"=": "==", "<>": "!="}.get(test["operator"], test["operator"])
+        return Comparison(path, operator, _quick_value(test["value"]))
+    if test["low"] is not None:
+        low, high = _quick_value(test["low"]), _quick_value(test["high"])
+        return conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
+    if test["values"] is not None:
+        return IsIn(path, tuple(map(_quick_value, _VALUES.findall(test["values"]))))
+    return Not(IsNull(path)) if test["negated"] else IsNull(path)
+
+
+def _quick_value(literal: str) -> Any:
+    """Raises ValueError: It is no date."""
+    start = literal.find("'")
+    if start < 0:
+        return normalize(Decimal(literal) if "." in literal else int(literal))
+    value = literal[start + 1 : -1]
+    return normalize(datetime.date.fromisoformat(value) if start else value)
 
 
 def _plain_or_none(text: str) -> Expression | None:

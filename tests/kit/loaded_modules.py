@@ -31,7 +31,7 @@ USES = {
     "read a table": "from fermion_table import Table; Table.open('t').scan().to_arrow()",
     "read some rows of a table": (
         "from fermion_table import Table\n"
-        "Table.open('t').scan(columns=['y'], filter='x > 5').to_arrow()"
+        "Table.open('t').scan(columns=['y'], filter='x BETWEEN 5 AND 7.5').to_arrow()"
     ),
     "read rows of some texts of a table": (
         "from fermion_table import Table\n"

@@ -18,9 +18,13 @@ LITERALS = st.one_of(
     st.integers(-(10**19), 10**19).map(str),
     st.text(max_size=6).map(lambda text: f"'{text}'"),
     st.sampled_from(
-        ["007", "-0", "- 5", "1.5", "1e3", "NULL", "''", "'a' 'b'", "y", "'--'", "'{{'"]
+        ["007", "-0", "- 5", "1.5", "-00.50", "1.", "1e3", "NULL", "''", "'a' 'b'", "y", "'--'"],
+    ),
+    st.sampled_from(
+        ["'{{'", "DATE '2024-02-29'", "date '2023-02-29'", "DATE'2024-01-01'", "DATE 'x'"]
     ),
 )
+BETWEEN = st.sampled_from([" AND ", " and ", "AND", " OR ", ", "])
 SPACES = st.sampled_from(["", " ", "\n", "\t "])
 
 
@@ -31,14 +35,24 @@ def conditions(draw: st.DrawFn) -> str:
     for number in range(draw(st.integers(1, 3))):
         if number:
             text += draw(st.sampled_from([" AND ", " and\n", "AND", " OR ", ";"]))
-        parts = draw(NAMES), draw(OPERATORS), draw(LITERALS)
+        name, value = draw(NAMES), LITERALS.map(lambda literal: literal + draw(SPACES))
+        form = draw(st.sampled_from(["compare", "between", "in", "null"]))
+        if form == "compare":
+            parts = [name, draw(OPERATORS), draw(value)]
+        elif form == "between":
+            parts = [name, " BETWEEN ", draw(value), draw(BETWEEN), draw(value)]
+        elif form == "in":
+            listed = ",".join(draw(st.lists(value, max_size=3)))
+            parts = [name, draw(st.sampled_from([" IN", " in ", " NOT IN"])), f"({listed})"]
+        else:
+            parts = [name, draw(st.sampled_from([" IS NULL", " is not null", " IS NOTNULL"]))]
         text += "".join(part + draw(SPACES) for part in parts)
     return text
 
 
 def by_sqlglot(text: str) -> Expression | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sql, "_comparisons", lambda _: None)
+        patch.setattr(sql, "_quick", lambda _: None)
         try:
             return sql._plain(text)
         except InvalidArgumentError:
@@ -47,7 +61,7 @@ def by_sqlglot(text: str) -> Expression | None:
 
 @given(conditions())
 def test_what_is_read_without_sqlglot_is_what_sqlglot_reads(text: str) -> None:
-    quick = sql._comparisons(text)
+    quick = sql._quick(text)
     assert quick is None or quick == by_sqlglot(text)
 
 
@@ -60,10 +74,20 @@ def test_every_word_of_sqlglot_is_a_column_or_left_to_it() -> None:
     assert len(plain) > 200
     for word in plain:
         text = f"{word} > 5 AND x = 'a'"
-        quick = sql._comparisons(text)
+        quick = sql._quick(text)
         assert quick is None or quick == by_sqlglot(text), word
 
 
-@pytest.mark.parametrize("text", ["x > 5", "x=-5", " l_shipdate >= '2024-01-01' and y <> 'it is' "])
-def test_plain_comparisons_are_read_the_quick_way(text: str) -> None:
-    assert sql._comparisons(text) == by_sqlglot(text) is not None
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x > 5",
+        "x=-5",
+        " l_shipdate >= '2024-01-01' and y <> 'it is' ",
+        "x BETWEEN -1 AND 2.50 AND l_shipdate < DATE '1998-09-02' and z IS NOT NULL",
+        "name IN ('a', 'b' ,'') AND x in(3)",
+        "x IS NULL",
+    ],
+)
+def test_plain_tests_are_read_the_quick_way(text: str) -> None:
+    assert sql._quick(text) == by_sqlglot(text) is not None
