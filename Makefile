@@ -14,7 +14,8 @@
 # make test-pypaimon  tables of Paimon that pypaimon reads and writes, which wants an older pyarrow
 # make test-sparks  the most important tests on older versions of Spark, each in its environment;
 #              SPARKS=4.0 on one of them
-# make test-mirrors  mirrors of tables, read by DuckDB, and by Spark with the jars of Delta and Iceberg
+# make test-mirrors  mirrors of tables, read by DuckDB, by Spark with the jars of Delta and Iceberg,
+#              and by Flink with Paimon's
 # make bench   the benchmarks, beside other formats and tables; an hour alone on two cores
 #              (make bench-quick: the same smaller, in three minutes after the first set-up)
 # make test-clients  the server of SQL, asked by JDBC and by Go
@@ -72,7 +73,7 @@ LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile | head -n 23
+	@sed -n 's/^# //p' Makefile | head -n 24
 
 demo: java setup-spark
 	@$(RUN)/python examples/quickstart.py $(TABLE)
@@ -197,9 +198,13 @@ test-clients: java setup
 	@$(RUN)/python -m pytest -q -m "services or slow" tests/clients
 
 # DuckDB 1.4.4 is the newest with its extensions as packages; Spark 3.5 that with jars of all formats.
-test-mirrors: java setup $(MIRRORS_READY)
+test-mirrors: java setup $(MIRRORS_READY) $(FLINK_READY) $(PYPAIMON_READY)
 	@$(RUN)/python -m benchmarks.rival_spark delta iceberg
-	@$(RUN)/python -m pytest -q -m "slow or not slow" tests/mirrors
+	@$(PYPAIMON)/bin/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE)
+	@failed=; \
+	$(RUN)/python -m pytest -q -m "slow or not slow" tests/mirrors -k "not flink" || failed=yes; \
+	$(PYPAIMON)/bin/python -m pytest -q -m slow tests/mirrors -k flink || failed=yes; \
+	[ -z "$$failed" ]
 
 # Ray gives its workers a niceness of 15: on a busy machine they take minutes to start, and tests seem to hang.
 test-recipes: $(RECIPES_READY)

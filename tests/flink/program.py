@@ -49,7 +49,8 @@ def answered(request: dict[str, Any]) -> dict[str, Any]:
     for sql in request["statements"]:
         result = tables.execute_sql(sql)
         rows = []
-        if result.get_job_client() is not None and sql.lstrip().upper().startswith("INSERT"):
+        writes = sql.lstrip().upper().startswith(("INSERT", "CREATE"))  # ... TABLE ... AS, too
+        if result.get_job_client() is not None and writes:
             if request["savepoints"]:
                 return {"rows": encoded([["+I", [stopped(result, Path(request["savepoints"]))]]])}
             result.wait()

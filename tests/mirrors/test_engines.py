@@ -1,6 +1,7 @@
 """Mirrors read by engines that nobody of this project wrote, each in an environment of its own.
 
-They write what they read to Parquet files. `make test-mirrors` makes the environments.
+They write what they read to Parquet files. `make test-mirrors` makes the environments. Those of
+Paimon are read where pypaimon is, which publishes them: Delta's and Iceberg's want a newer pyarrow.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from benchmarks.rival_spark import FOLDER as SPARK
 from benchmarks.rival_spark import jars_of
 from fermion_table import Table
+from tests.flink.environment import flink_process
 from tests.kit.documents import PROJECT
 from tests.kit.tables.mirrored import (
     KINDS,
@@ -29,8 +31,8 @@ from tests.kit.tables.mirrored import (
     history,
     newest_metadata,
     shown,
-    source_rows,
 )
+from tests.kit.tables.paimon_java import JARS as PAIMON_JARS
 
 pytestmark = pytest.mark.timeout(4000)
 
@@ -39,6 +41,7 @@ DUCKDB = PROJECT / ".venv-mirrors"
 DEADLINE_S = 3600
 OTHERS = ("PYTHON", "VIRTUAL_ENV", "SPARK_HOME")
 """Settings of this environment, which are not those of the engines."""
+Mirrored = tuple[Table, Kind, Path]
 Read = Callable[[list[dict[str, Any]], Path], None]
 
 
@@ -61,6 +64,30 @@ def spark(jobs: list[dict[str, Any]], folder: Path) -> None:
     _run([SPARK / "bin/python", HERE / "read_with_spark.py"], jobs, folder, *jars)
 
 
+def flink(jobs: list[dict[str, Any]], folder: Path) -> None:
+    """Let Flink 2.3 read with Paimon's connector; it writes tables of Paimon."""
+    jars = sorted(PAIMON_JARS.glob("*.jar"))
+    if not jars:
+        pytest.skip("Paimon's connector for Flink is not there: make test-mirrors")
+    catalogs = [
+        f"CREATE CATALOG `{each}` WITH ('type' = 'paimon', 'warehouse' = "
+        f"'file://{Path(jobs[0][each]).parent.parent}')"
+        for each in ("location", "out")
+    ]
+    settings = {"pipeline.jars": ";".join(f"file://{jar}" for jar in jars)}
+    with flink_process(folder, settings) as process:
+        for job in jobs:
+            source, out = (f"`{each}`.db.`{Path(job[each]).name}`" for each in ("location", "out"))
+            version = job["snapshot"]
+            hint = f"/*+ OPTIONS('scan.snapshot-id' = '{version}') */" if version else ""
+            where = f"WHERE {job['where']}" if job.get("where") else ""
+            process.sql(
+                *catalogs,
+                f"CREATE TABLE {out} WITH ('file.format' = 'parquet') AS "
+                f"SELECT * FROM {source} {hint} {where}",
+            )
+
+
 def _run(program: list[Any], jobs: list[dict[str, Any]], folder: Path, *more: Any) -> None:
     listed = folder / "jobs.json"
     listed.write_text(json.dumps(jobs))
@@ -77,14 +104,30 @@ def _run(program: list[Any], jobs: list[dict[str, Any]], folder: Path, *more: An
 def rows_in(out: str) -> pa.Table:
     """What an engine wrote."""
     path = Path(out)
-    files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
-    return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
+    return pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+
+
+ENGINES: dict[Read, tuple[str, ...]] = {
+    duckdb: ("delta", "iceberg"),
+    spark: ("delta", "iceberg"),
+    flink: ("paimon",),
+}
+"""With the kinds of mirrors that they read."""
+
+
+def read_by(engine: Read, mirrored: Sequence[Mirrored]) -> list[Mirrored]:
+    """The mirrors that an engine reads; the test is skipped where there are none."""
+    found = [each for each in mirrored if each[1].name in ENGINES[engine]]
+    if not found:
+        pytest.skip(f"{engine.__name__} reads mirrors that are published in another environment")
+    return found
 
 
 @pytest.fixture(scope="module")
-def mirrored(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Table, Kind, Path]]:
+def mirrored(tmp_path_factory: pytest.TempPathFactory) -> list[Mirrored]:
     """Tables of all kinds of commits, and one of all types, with their mirrors."""
-    folder = tmp_path_factory.mktemp("mirrored")
+    folder = tmp_path_factory.mktemp("mirrored") / "db.db"  # a database of a warehouse of Paimon
     tables = [history(folder / f"t{place}", **each) for place, each in enumerate(SETTINGS)]
     types = Table.create(folder / "types", pa.table(TYPES), durability="fast")
     made = []
@@ -98,14 +141,16 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Table, Kind
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [duckdb, spark], ids=lambda engine: engine.__name__)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__)
 def test_an_engine_sees_the_newest_rows_and_filters_them(mirrored, engine: Read, tmp_path):
+    folder = tmp_path / "db.db"
+    folder.mkdir()
     jobs, expected = [], {}
-    for number, (table, kind, location) in enumerate(mirrored):
+    for number, (table, kind, location) in enumerate(read_by(engine, mirrored)):
         given = {"kind": kind.name, "location": str(location), "snapshot": None}
         where = "id > 9 AND kind = 'b'" if "id" in table.columns else "long > 5"
         for place, condition in enumerate((None, where)):
-            out = str(tmp_path / f"{number}-{place}.parquet")
+            out = str(folder / f"t{number}_{place}")
             jobs.append({**given, "out": out, "where": condition})
             expected[out] = shown(table.scan(filter=condition).to_arrow())
     engine(jobs, tmp_path)
@@ -114,18 +159,23 @@ def test_an_engine_sees_the_newest_rows_and_filters_them(mirrored, engine: Read,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [duckdb, spark], ids=lambda engine: engine.__name__)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.__name__)
 def test_an_engine_sees_every_snapshot(mirrored, engine: Read, tmp_path):
+    folder = tmp_path / "db.db"
+    folder.mkdir()
     jobs, expected = [], {}
-    for table, kind, location in mirrored[: 2 * len(SETTINGS)]:
+    for table, kind, location in read_by(engine, mirrored[: len(KINDS) * len(SETTINGS)]):
         if kind.name == "delta" and engine is duckdb:
             continue  # its extension reads the newest version alone
         for version, snapshot_id, _ in kind.versions(location):
-            out = str(tmp_path / f"{location.name}-{version}.parquet")
-            snapshot = version if kind.name == "delta" else _iceberg_id(location, version)
+            then = table.scan(snapshot_id=snapshot_id)
+            if engine is flink and then.schema != table.scan().schema:
+                continue  # it shows older ones under the columns of now
+            out = str(folder / f"{location.name}_{version}")
+            snapshot = _iceberg_id(location, version) if kind.name == "iceberg" else version
             given = {"kind": kind.name, "location": str(location), "snapshot": snapshot}
             jobs.append({**given, "out": out})
-            expected[out] = source_rows(table, snapshot_id)
+            expected[out] = shown(then.to_arrow())
     engine(jobs, tmp_path)
     for job in jobs:
         assert shown(rows_in(job["out"])) == expected[job["out"]], job
