@@ -69,7 +69,7 @@ KERNELS := $(wildcard fermion/kernels/*.pyx fermion/kernels/*.h fermion/kernels/
 
 LINT := $(RUN)/ruff check . && $(RUN)/ruff format --check . && $(RUN)/mypy && $(RUN)/lint-imports
 
-.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-training bench-paimon bench-flink docs clean setup setup-spark java
+.PHONY: help demo test test-mirrors test-services lint soak fuzz sanitize paimon test-paimon flink test-flink paimon-jar test-pypaimon test-clients test-recipes test-sparks bench bench-quick bench-training bench-small bench-paimon bench-flink docs clean setup setup-spark java
 .DEFAULT_GOAL := help
 
 help:
@@ -151,6 +151,12 @@ $(BENCH_TRAINING)/ready: pyproject.toml
 	@$(BENCH_TRAINING)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
 	@$(BENCH_TRAINING)/bin/python -m pip install -qq --disable-pip-version-check --group bench-training
 	@touch $@
+
+# DuckLake's extensions are packages for one version of DuckDB.
+bench-small: $(BENCH_READY)
+	@[ -x .venv-bench-ducklake/bin/python ] || $(BENCH)/bin/python -m venv .venv-bench-ducklake
+	@.venv-bench-ducklake/bin/python -m pip install -qq --group bench-ducklake
+	@$(BENCH)/bin/python -m benchmarks.small_commits
 
 bench-quick: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks --size quick
@@ -236,7 +242,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH_TRAINING) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH_TRAINING) .venv-bench-ducklake $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

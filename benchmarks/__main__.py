@@ -30,6 +30,7 @@ FILES = (
 )
 TABLES = (
     "table_commits",
+    "small_commits",
     "table_planning",
     "table_scale",
     "table_batches",

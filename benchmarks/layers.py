@@ -335,6 +335,55 @@ class Paimon(Layer):
         return sum(len(split.files) for split in builder.new_scan().plan().splits())
 
 
+@dataclass(frozen=True)
+class DuckLake(Layer):
+    """DuckLake with an SQLite catalog, which holds the rows of small commits itself."""
+
+    modules: tuple[str, ...] = ("duckdb_ext",)
+    package: str = "duckdb-ext-ducklake"
+    python: str | None = ".venv-bench-ducklake"
+    set_up: str = "make bench-small"
+    movable: bool = False
+
+    def create(self, path: str, schema: pa.Schema) -> None:
+        Path(path).mkdir()
+        connection = self.open(path)
+        connection.register("empty", schema.empty_table())
+        connection.execute("CREATE TABLE lake.t AS SELECT * FROM empty")
+
+    def open(self, path: str, version: int | None = None) -> Any:
+        import duckdb
+        import duckdb_ext
+
+        connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+        for name in ("sqlite_scanner", "ducklake"):
+            found = Path(duckdb_ext.__file__).parent.glob(f"extensions/*/*/{name}.duckdb_extension")
+            connection.execute(f"LOAD '{next(found)}'")
+        at = "" if version is None else f", SNAPSHOT_VERSION {version + 1}"
+        connection.execute(
+            f"ATTACH 'ducklake:sqlite:{path}/catalog.sqlite' AS lake "
+            f"(DATA_PATH '{path}/data', DATA_INLINING_ROW_LIMIT 100{at})"
+        )
+        return connection
+
+    def append(self, table: Any, rows: pa.Table) -> Any:
+        table.register("appended", rows)
+        table.execute("INSERT INTO lake.t SELECT * FROM appended")
+        return table
+
+    def append_files(self, path: str, parts: Sequence[pa.Table]) -> None:
+        raise NotOffered("files are written by its own statements")
+
+    def read(self, table: Any) -> pa.Table:
+        return table.execute("FROM lake.t").fetch_arrow_table()
+
+    def plan(self, table: Any, value: int | None) -> int:
+        return len(table.execute("FROM ducklake_list_files('lake', 't')").fetchall())
+
+    def compact(self, table: Any) -> None:
+        table.execute("CALL ducklake_flush_inlined_data('lake')")
+
+
 def _parquet_files(path: str, parts: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
     """Write each part as a Parquet file of its own into the table's directory."""
     for part in parts:
@@ -349,3 +398,4 @@ DELTA = Delta("deltalake")
 ICEBERG = Iceberg("pyiceberg")
 LANCE_TABLE = LanceTable("lance")
 PAIMON = Paimon("pypaimon")
+DUCKLAKE = DuckLake("ducklake")
