@@ -101,4 +101,5 @@ def ticks_of(within: timedelta, kind: pa.DataType, where: str) -> int:
         raise InvalidArgumentError(
             f"{where}: within={within}: a column of {kind} has no unit of time"
         )
-    return within // timedelta(microseconds=1) * 1_000 // _UNIT_NS[kind.unit]
+    ticks = within // timedelta(microseconds=1) * 1_000 // _UNIT_NS[kind.unit]
+    return min(ticks, 2**64 - 1)  # no two times are further apart

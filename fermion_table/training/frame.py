@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,6 +21,7 @@ from fermion.display import facts_repr, names_text, short_repr
 from fermion.engine import FileBlocks, TrainingOptions, TrainingReader, take_table_rows
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.exports import dataclass
+from fermion.forks import process
 from fermion_table.argument_checks import check_texts
 from fermion_table.moments import age_of, moment_of
 from fermion_table.scanning.scan import Scan
@@ -179,12 +182,18 @@ class TrainingFrame:
         on with a frame that joins the same snapshots in the same way.
         """
         chosen = TrainingOptions(**options)
-        directory = tempfile.TemporaryDirectory(prefix="fermion-frame-")
-        path = os.path.join(directory.name, "rows.fermion")
-        with fermion.Writer(path, self.schema) as writer:
-            for batch in self.to_batches():
-                writer.write(batch)
-        return TrainingReader(_FrameBlocks(path, directory, self._identity()), chosen)
+        directory = tempfile.mkdtemp(prefix="fermion-frame-")
+        try:
+            path = os.path.join(directory, "rows.fermion")
+            with fermion.Writer(path, self.schema) as writer:
+                for batch in self.to_batches():
+                    writer.write(batch)
+            blocks = _FrameBlocks(path, self._identity())
+        except BaseException:
+            _remove(directory, process())
+            raise
+        weakref.finalize(blocks, _remove, directory, process())
+        return TrainingReader(blocks, chosen)
 
     def _identity(self) -> dict[str, Any]:
         scans = [self.labels, *(side.scan for side in self.sources)]
@@ -207,16 +216,20 @@ class TrainingFrame:
 class _FrameBlocks(FileBlocks):
     """The rows of a frame, which lie in a temporary file."""
 
-    def __init__(
-        self, path: str, directory: tempfile.TemporaryDirectory[str], identity: dict[str, Any]
-    ) -> None:
+    def __init__(self, path: str, identity: dict[str, Any]) -> None:
         super().__init__(fermion.open(path), None, None)
-        self._directory, self._identity = directory, identity
+        self._identity = identity
 
     @property
     def identity(self) -> dict[str, Any]:
         """The snapshots that were joined, and how: the file is another one each time."""
         return self._identity
+
+
+def _remove(directory: str, made_in: object) -> None:
+    """Remove a directory, in the process that made it: a forked one has its objects, too."""
+    if made_in is process():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def training_frame(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from operator import and_
 
@@ -15,6 +15,9 @@ from fermion_table.training import FeatureSource, PlannedSource
 from fermion_table.training import training_frame as plan
 from spark_ext.reading.table import frame_of
 from spark_ext.session import classic
+
+_AGE_MAX = timedelta(days=100_000_000)
+"""Near the longest interval of Spark; its times are years 1 to 9999."""
 
 
 def training_frame(
@@ -93,7 +96,7 @@ def _with_newest(
     fits = is_known
     if source.within is not None:
         age = F.col("at") - F.col("feature").getField(source.time)
-        fits = fits & (age <= F.lit(source.within))
+        fits = fits & (age <= F.lit(min(source.within, _AGE_MAX)))
     return joined.select(
         *(F.col("label").getField(name).alias(name) for name in labels.columns),
         *(F.when(fits, F.col("feature").getField(name)).alias(name) for name in source.features),

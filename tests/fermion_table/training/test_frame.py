@@ -1,6 +1,8 @@
 """Joins at points in time: no later event and no late arrival is seen."""
 
+import gc
 import os
+import pickle
 import time
 from datetime import UTC, date, datetime, timedelta
 
@@ -327,6 +329,31 @@ def test_temporary_files_are_removed(tmp_path, users, labels, monkeypatch):
     list(reader)
     del reader
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_bug_a_forked_process_that_ended_removed_the_rows_of_its_parent(users, labels):
+    source = FeatureSource(users, ["user"], "updated_at", ["f_1"])
+    reader = training_frame(labels, [source]).training(batch_rows=10, mask=True)
+    child = os.fork()
+    if not child:
+        try:
+            del reader
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert [len(batch) for batch in pickle.loads(pickle.dumps(reader))] == [7]  # opens the file
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_bug_features_of_any_age_that_an_age_allows(tmp_path, unit):
+    """An age of more ticks than 64 bits hold was an OverflowError."""
+    times = pa.array([-(2**63), 2**63 - 1], pa.timestamp(unit))
+    source = Table.create(tmp_path / "s", {"k": [1], "t": times[:1], "x": [1]})
+    labels = Table.create(tmp_path / "l", {"k": [1], "t": times[1:]})
+    frame = training_frame(labels, [FeatureSource(source, ["k"], "t", within=timedelta.max)])
+    fits = unit != "s" and unit != "ms"  # 2**64 of these are longer
+    assert frame.to_arrow()["x"].to_pylist() == [1 if fits else None]
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def test_spark_gives_the_rows_that_python_gives(spark, tmp_path):
         labels,
         [
             FeatureSource(first, ["user"], "at", ["x1*", "number1"], within="3h"),
-            FeatureSource(second, ["user", "item"], "at", ["x2*"]),
+            FeatureSource(second, ["user", "item"], "at", ["x2*"], within=timedelta.max),
         ],
     )
     assert 0 < rows["number1"].null_count < rows["x2.`y`"].null_count + rows.num_rows
