@@ -174,7 +174,7 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
     `pyarrow.Array.to_numpy` imports pandas, too.
     """
-    form = np.dtype(PLAIN.get(array.type, "?"))
+    form = np.dtype("?" if pat.is_boolean(array.type) else PLAIN[array.type])
     if not len(array):
         return np.zeros(0, form)
     if form.kind == "b":

@@ -21,7 +21,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import PLAIN, array_of
-from fermion.columns.types import is_string_like, strip_wrappers
+from fermion.columns.types import is_string_like, is_text, strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
 from fermion.statistics.keys import raw_decimal
@@ -511,6 +511,7 @@ def raw_scalar(raw: Any, storage: pa.DataType) -> pa.Scalar:
         return raw_decimal(raw, storage)
     if pat.is_boolean(storage):
         return pa.scalar(bool(raw))
-    if storage in PLAIN and not isinstance(raw, str | bytes):  # pa.scalar() imports pandas
+    is_plain = storage in PLAIN and not (isinstance(raw, bytes) and is_text(storage))
+    if is_plain:  # pa.scalar() imports pandas
         return array_of([raw], storage)[0]
     return pa.scalar(raw, storage)

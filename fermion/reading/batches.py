@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.arrow_buffers import array_of
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import INT64, UINT32, PhysicalType
 from fermion.errors import InvalidFileError
@@ -117,4 +118,4 @@ class BatchLookup:
             values = self.positions(stripe)
         if ranges is not None:
             values = values[ranges.to_indices()]
-        return pa.array(values.astype(np.int64, copy=False))
+        return array_of(values, pa.int64())

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import BoundedCache, array_of, one_batch, take_batch_rows, take_table_rows
+from fermion.engine import (
+    BoundedCache,
+    array_of,
+    numbers_of,
+    one_batch,
+    take_batch_rows,
+    take_table_rows,
+)
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
@@ -273,7 +280,7 @@ class _Lookup:
             return [], numbers
         rows, key = one_batch(batches), self._key
         groups = groups_by_key(rows, numbers, key)
-        folded = fold(rows, groups, key, rows.column(KIND_COLUMN).to_numpy(), is_oldest=True)
+        folded = fold(rows, groups, key, numbers_of(rows.column(KIND_COLUMN)), is_oldest=True)
         request = self._scan.reader.request
         whole = tuple(each for each in self._readers.rows.request.fields if each != ROW_KIND)
         made = folded.gather(rows, [each.name for each in whole])

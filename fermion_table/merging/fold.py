@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from fermion.engine import numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.bitmap_functions import check_bitmaps
 from fermion_table.merge_engines.key_groups import (
@@ -30,7 +31,7 @@ def groups_by_key(rows: pa.RecordBatch, keys: pa.Array | np.ndarray, key: Primar
     keys: As of `PrimaryKey.keys` or `tree_keys`, or numbers that order as these do.
     """
     if not isinstance(keys, np.ndarray):
-        keys = keys.to_numpy() if pa.types.is_int64(keys.type) else key_ranks(keys)
+        keys = numbers_of(keys) if pa.types.is_int64(keys.type) else key_ranks(keys)
     return group_rows(
         keys,
         np.arange(len(keys)),

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
-from fermion.engine import filter_batch_rows, one_batch
+from fermion.engine import filter_batch_rows, numbers_of, one_batch
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
@@ -113,7 +113,7 @@ def _kinds_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray | None:
     if not any(KIND_COLUMN in batch.schema.names for batch in batches):
         return None
     parts = [
-        batch.column(KIND_COLUMN).to_numpy()
+        numbers_of(batch.column(KIND_COLUMN))
         if KIND_COLUMN in batch.schema.names
         else np.zeros(batch.num_rows, np.int8)
         for batch in batches
@@ -266,7 +266,7 @@ class _Cursor:
 
     def _keys(self, batch: pa.RecordBatch) -> np.ndarray | pa.Array:
         column = batch.column(KEY_COLUMN)
-        return column.to_numpy() if column.type == pa.int64() else column
+        return numbers_of(column) if column.type == pa.int64() else column
 
     def _check(self, batch: pa.RecordBatch) -> None:
         column = batch.column(KEY_COLUMN)

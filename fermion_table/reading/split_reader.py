@@ -18,7 +18,7 @@ import pyarrow as pa
 import fermion
 from fermion import FilePruning, telemetry
 from fermion.display import short_repr
-from fermion.engine import filter_batch_rows
+from fermion.engine import array_of, filter_batch_rows
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import Lock
 from fermion.predicate import RowRanges
@@ -332,7 +332,7 @@ class SplitReader:
         start = 0
         for batch in self._file_batches(split, bare, threads, wanted):
             arrays, stop = batch.columns, start + batch.num_rows
-            arrays.insert(plan.row_id_place or 0, pa.array(ids[start:stop], pa.int64()))
+            arrays.insert(plan.row_id_place or 0, array_of(ids[start:stop], pa.int64()))
             yield pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
             start = stop
 

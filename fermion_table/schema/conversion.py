@@ -16,7 +16,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
-from fermion.engine import filled_bytes
+from fermion.engine import filled_bytes, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.errors import SchemaMismatch
@@ -439,7 +439,7 @@ def find_null(field: pa.Field, array: pa.Array, seen: np.ndarray | None = None) 
     required = not isinstance(dtype, pa.BaseExtensionType) and _has_required(dtype)
     if field.nullable and not required:
         return None
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    valid = numbers_of(array.is_valid())
     if not field.nullable and not (valid.all() if seen is None else valid[seen].all()):
         return field.name
     if not required:

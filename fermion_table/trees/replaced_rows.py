@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from fermion.engine import filter_batch_rows, one_batch
+from fermion.engine import filter_batch_rows, numbers_of, one_batch
 from fermion.exports import dataclass
 from fermion_table.merging.fold import groups_by_key
 from fermion_table.merging.merge_reader import shared_keys
@@ -97,7 +97,7 @@ def _losers(
 
 def _by_file(rows: pa.RecordBatch) -> Iterator[tuple[int, BitMap64]]:
     """The numbers of files, and the rows of each."""
-    files = rows.column(FILE_PLACE).to_numpy()
-    places = rows.column(ROW_PLACE).to_numpy().astype(np.uint64)
+    files = numbers_of(rows.column(FILE_PLACE))
+    places = numbers_of(rows.column(ROW_PLACE)).astype(np.uint64)
     for number in np.unique(files).tolist():
         yield number, BitMap64(places[files == number])

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import filter_batch_rows
+from fermion.engine import filter_batch_rows, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges
@@ -168,7 +168,7 @@ def merged_rows(
     helpers = {KEY_COLUMN, KIND_COLUMN}
     for each in merged:
         batch = each.batch.select([name for name in each.batch.schema.names if name not in helpers])
-        kinds = each.batch.column(KIND_COLUMN).to_numpy()
+        kinds = numbers_of(each.batch.column(KIND_COLUMN))
 
         def fold_some(
             some: KeyGroups,

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import drop_batch_rows
+from fermion.engine import drop_batch_rows, numbers_of
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import MIB
@@ -98,7 +98,7 @@ def _hidden(
     hidden = seen.places(keys)
     if not split.retractions:
         return hidden
-    kinds = batch.column(batch.num_columns - 1).to_numpy()
+    kinds = numbers_of(batch.column(batch.num_columns - 1))
     return np.union1d(hidden, np.flatnonzero(is_retraction(kinds)))
 
 

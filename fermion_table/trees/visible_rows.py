@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from fermion.engine import numbers_of
 from fermion.predicate import RowRanges
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import fold
@@ -69,8 +70,8 @@ def _not_retracted(
         counted = replace(split, row_id_base=0)
         shown = [
             RowRanges.from_indices(
-                batch.column(ROW_ID.name).to_numpy()[
-                    ~is_retraction(batch.column(KIND_COLUMN).to_numpy())
+                numbers_of(batch.column(ROW_ID.name))[
+                    ~is_retraction(numbers_of(batch.column(KIND_COLUMN)))
                 ]
             )
             for batch in kinds.read_file(counted, threads=threads)
@@ -162,10 +163,10 @@ def _picked_by_folding(
     )
     for each in merged:
         batch = each.batch
-        kinds = batch.column(KIND_COLUMN).to_numpy()
+        kinds = numbers_of(batch.column(KIND_COLUMN))
         chosen = fold(batch, each.groups, key, kinds, is_oldest=True).rows
-        files = batch.column(FILE_PLACE).to_numpy()[chosen]
-        places = batch.column(ROW_PLACE).to_numpy()[chosen]
+        files = numbers_of(batch.column(FILE_PLACE))[chosen]
+        places = numbers_of(batch.column(ROW_PLACE))[chosen]
         for number in np.unique(files).tolist():
             found[number].append(RowRanges.from_indices(places[files == number]))
     return [(split, _joined(ranges)) for split, ranges in zip(splits, found, strict=True) if ranges]

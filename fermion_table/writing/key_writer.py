@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag
-from fermion.engine import BatchCopier, filter_batch_rows, take_batch_rows
+from fermion.engine import BatchCopier, array_of, filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
@@ -217,7 +217,7 @@ class KeyWriter:
         """A batch with a column of kinds where it has any, in parts that fit into the pool."""
         if kinds is not None:
             schema = rows.schema.append(KIND_FIELD)
-            columns = [*rows.columns, pa.array(kinds, pa.int8())]
+            columns = [*rows.columns, array_of(kinds, pa.int8())]
             rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         count = -(-rows.nbytes * SHARE_MAX // self._pool.bytes_max)
         step = max(1, -(-rows.num_rows // max(1, count)))

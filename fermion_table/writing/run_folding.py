@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion import arrow_compute as pc
-from fermion.engine import one_batch
+from fermion.engine import numbers_of, one_batch
 from fermion_table.merge_engines.key_groups import Folded, is_retraction
 from fermion_table.merging.fold import fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
@@ -70,7 +70,7 @@ def split_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray | Non
     last = batch.num_columns - 1
     if batch.schema.names[last] != KIND_COLUMN:
         return batch, None
-    return batch.remove_column(last), batch.column(last).to_numpy()
+    return batch.remove_column(last), numbers_of(batch.column(last))
 
 
 def _joined(parts: Sequence[tuple[pa.RecordBatch, np.ndarray | None]]) -> np.ndarray | None:
@@ -92,7 +92,7 @@ def _is_ascending(keys: Sequence[pa.Array]) -> bool:
             return False
         last = each[-1].as_py()
         if pa.types.is_int64(each.type):
-            numbers = each.to_numpy()
+            numbers = numbers_of(each)
             if not (numbers[1:] > numbers[:-1]).all():
                 return False
         elif not pc.all(pc.greater(each[1:], each[:-1]), min_count=0).as_py():

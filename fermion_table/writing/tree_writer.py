@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fermion import arrow_compute as pc
 from fermion.arguments import integer
+from fermion.engine import array_of, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
@@ -184,7 +185,7 @@ class TreeWriter:
             held = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds[some]
             current.retractions += int(is_retraction(held).sum())
             rows = pa.RecordBatch.from_arrays(
-                [*rows.columns, pa.array(held, pa.int8())], schema=rows.schema.append(KIND_FIELD)
+                [*rows.columns, array_of(held, pa.int8())], schema=rows.schema.append(KIND_FIELD)
             )
         current.file.writer.write(rows, copy=False)
         self._files.count(current.file, rows.num_rows, raw_bytes)
@@ -217,11 +218,11 @@ def _first_of_keys(keys: pa.Array, last: Any) -> np.ndarray:
     first = keys[0].as_py()
     is_sorted = last is None or last <= first
     if pa.types.is_int64(keys.type):
-        numbers = keys.to_numpy()
+        numbers = numbers_of(keys)
         is_first[1:] = numbers[1:] != numbers[:-1]
         is_sorted = is_sorted and bool((numbers[1:] >= numbers[:-1]).all())
     else:
-        is_first[1:] = pc.not_equal(keys[1:], keys[:-1]).to_numpy(zero_copy_only=False)
+        is_first[1:] = numbers_of(pc.not_equal(keys[1:], keys[:-1]))
         ascends = pc.all(pc.greater_equal(keys[1:], keys[:-1]), min_count=0).as_py()
         is_sorted = is_sorted and bool(ascends)
     if not is_sorted:

@@ -39,6 +39,13 @@ USES = {
     ),
     "look up a key": "from fermion_table import Table; Table.open('keyed').lookup([5])",
     "look up a text": "from fermion_table import Table; Table.open('texts').lookup(['5'])",
+    "upsert to a table, and read it": (
+        "import fermion\n"
+        "from fermion_table import Table\n"
+        "table = Table.open('keyed')\n"
+        "table.upsert(fermion.read_table('a.fermion'))\n"
+        "table.scan().to_arrow()"
+    ),
     "append to a table": (
         "import fermion\n"
         "from fermion_table import Table\n"
