@@ -1,8 +1,9 @@
-"""`fermion table log --html`: a whole page or none, and clear refusals."""
+"""`fermion table log`: what happened, as text, JSON and a page; a whole page or none."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,23 +13,35 @@ from fermion_table import Table
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
+def short(tmp_path: Path) -> Table:
     found = Table.create(tmp_path / "t", pa.schema([("id", pa.int64())]), durability="fast")
     found.append(pa.table({"id": [1]}))
     return found
 
 
-def test_the_page_is_that_of_the_table(capsys, tmp_path, table):
+def test_log_prints_what_happened(run: Any, json_of: Any) -> None:
+    lines = run("log").splitlines()
+    assert lines[0].startswith("snapshot 5  2")
+    assert "    day 3" in lines
+    assert "delete  " in lines[1]
+    assert run("log", "-n", 1).splitlines() == lines[:1]
+    assert run("log", "--version", "main~2").splitlines() == lines[lines.index("    day 3") - 1 :]
+    rows = json_of("log", "-n", 2)
+    assert [row["id"] for row in rows] == [5, 4]
+    assert rows[1]["kind"] == "delete"
+
+
+def test_the_page_is_that_of_the_table(capsys, tmp_path, short):
     """With and without a limit; at a version its trees and facts."""
     target = tmp_path / "log.html"
-    assert main(["table", "log", table.location, "--html", str(target)]) == 0
+    assert main(["table", "log", short.location, "--html", str(target)]) == 0
     assert capsys.readouterr().out.startswith(f"{target}: ")
-    assert target.read_text(encoding="utf-8") == table.history_html()
-    assert main(["table", "log", table.location, "-n", "1", "--html", str(target)]) == 0
-    assert target.read_text(encoding="utf-8") == table.history_html(limit=1)
+    assert target.read_text(encoding="utf-8") == short.history_html()
+    assert main(["table", "log", short.location, "-n", "1", "--html", str(target)]) == 0
+    assert target.read_text(encoding="utf-8") == short.history_html(limit=1)
     given = ["--version", "0", "--storage-option", "auto_mkdir:=true"]
-    assert main(["table", "log", table.location, *given, "--html", str(target)]) == 0
-    older = Table.open(table.location, version=0)
+    assert main(["table", "log", short.location, *given, "--html", str(target)]) == 0
+    older = Table.open(short.location, version=0)
     assert target.read_text(encoding="utf-8") == older.history_html()
 
 
@@ -43,11 +56,11 @@ def test_the_page_is_that_of_the_table(capsys, tmp_path, table):
     ],
 )
 def test_what_can_not_be_done_is_refused(
-    capsys, tmp_path, table, arguments, status, said, monkeypatch
+    capsys, tmp_path, short, arguments, status, said, monkeypatch
 ):
     """And no page is written."""
     monkeypatch.chdir(tmp_path)
-    assert main(["table", "log", table.location, *arguments]) == status
+    assert main(["table", "log", short.location, *arguments]) == status
     assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("*.html"))
 
