@@ -42,7 +42,7 @@ def write_names(
     Raises ValueError: A name is no bytes, an ordinal is negative, or ``interval`` is less than 1.
     """
 
-# Oracle: tests/fermion/metadata/test_name_index.py::test_names_are_found_both_ways
+# Oracle: tests/fermion/metadata/test_cit.py::test_names_are_found_both_ways
 def find_name(
     data: Buffer, bounds: np.ndarray, interval: int, count: int, wanted: bytes
 ) -> list[int] | None:
@@ -57,7 +57,7 @@ def find_name(
     Raises ValueError: The interval is less than 1, or the count negative.
     """
 
-# Oracle: tests/fermion/metadata/test_name_index.py::test_all_names_are_read_both_ways
+# Oracle: tests/fermion/metadata/test_cit.py::test_all_names_are_read_both_ways
 def read_names(data: Buffer, bounds: np.ndarray, interval: int, count: int) -> list[str] | None:
     """All names of a name index, by ordinal; None where it is damaged.
 
