@@ -198,7 +198,7 @@ test-pypaimon: $(PYPAIMON_READY)
 		$(PYPAIMON)/bin/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE) || \
 		echo "make test-pypaimon: goes on without Paimon's Java engine" >&2
 	@$(PYPAIMON)/bin/python -m pytest -q tests/fermion_table/paimon tests/flink_ext/test_paimon_java.py \
-		tests/fermion_table/mirrors/test_target.py tests/claims/fermion_table/test_mirrored_histories.py
+		tests/fermion_table/mirrors/test_paimon.py tests/fermion_table/mirrors/test_target.py tests/claims/fermion_table/test_mirrored_histories.py
 
 test-clients: java setup
 	@$(RUN)/python -m pytest -q -m "services or slow" tests/clients
