@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.reading.split_reader import SplitReader as SplitReader
     from fermion_table.schema.difference import SchemaChange as SchemaChange
     from fermion_table.schema.properties import spelled_columns as spelled_columns
+    from fermion_table.schema.selection import named_keys as named_keys
     from fermion_table.schema.transforms import PartitionTransform as PartitionTransform
     from fermion_table.schema.update import SchemaUpdate as SchemaUpdate
     from fermion_table.storage.owned_files import OwnedFiles as OwnedFiles
@@ -122,6 +123,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "reading.split_reader": ("SplitReader",),
         "schema.difference": ("SchemaChange",),
         "schema.properties": ("spelled_columns",),
+        "schema.selection": ("named_keys",),
         "schema.transforms": ("PartitionTransform",),
         "schema.update": ("SchemaUpdate",),
         "storage.owned_files": ("OwnedFiles",),

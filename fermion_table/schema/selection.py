@@ -7,14 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from fermion.arguments import names_like
 from fermion.engine import has_shreddable_keys, key_name, parse_key, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion_table.schema.schema import KIND_COLUMN, Field, Path, PathLike, TableSchema
+from fermion.exports import LoadedWhenAskedFor
+from fermion_table.schema.schema import (
+    KIND_COLUMN,
+    Field,
+    Path,
+    PathLike,
+    TableSchema,
+    field_to_arrow,
+)
+
+if TYPE_CHECKING:
+    from fermion_table.schema import properties
+else:  # few queries name keys by settings
+    properties = LoadedWhenAskedFor("fermion_table.schema.properties")
 
 BATCH_ID = Field(id=-1, name="batch_id", stored_type="int64")
 INDEX_IN_BATCH = Field(id=-2, name="index_in_batch", stored_type="int64")
@@ -73,10 +87,10 @@ def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) ->
     """
     found: dict[int, MapKey] = {}
     for place, column in enumerate(columns):
-        path: Sequence[str] | None = column
-        if isinstance(column, str):
-            path = None if column in schema.by_name else split_key_name(column)
-        if path is None or len(path) != 2 or path[0] not in schema.by_name:
+        path = (column,) if isinstance(column, str) else tuple(column)
+        if len(path) == 1 and path[0] not in schema.by_name:
+            path = split_key_name(path[0]) or path
+        if len(path) != 2 or path[0] not in schema.by_name:
             continue
         field = schema.by_name[path[0]]
         if has_shreddable_keys(field.type):
@@ -84,6 +98,18 @@ def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) ->
             own = _key_field(field, key, FIRST_KEY - place)
             found[place] = MapKey(own, field.id, key)
     return found
+
+
+def named_keys(schema: TableSchema) -> pa.Schema:
+    """Keys that settings name, as a scan calls them; none of a table with a primary key."""
+    shred = {} if schema.primary_key else properties.parse_properties(schema.properties).shred
+    names = [
+        key_name(column, key)
+        for column, chosen in shred.items()
+        for key in (chosen.keys if isinstance(chosen.keys, tuple) else ())
+    ]
+    found = map_keys(schema, names, where="table")
+    return pa.schema([field_to_arrow(each.field, field_ids=False) for each in found.values()])
 
 
 def select_columns(

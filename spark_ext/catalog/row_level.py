@@ -231,6 +231,8 @@ class RowLevelWrite(Callback):
     def _run(self, query: ChangeQuery) -> RowChanges:
         """Carry out the changes that a query tells of, in tasks."""
         table, row = self._operation.table, query.row()
+        if row is not None:  # Spark gives it virtual columns, too, where a condition names one
+            row = {name: place for name, place in row.items() if name in table.schema.by_name}
         columns = ChangeColumns.of(table)
         names = {**(row or {}), columns.operation: query.operation}
         if primary_key_of(table.schema) is None:

@@ -11,6 +11,7 @@ from pyspark.sql import types as st
 
 from fermion.exports import dataclass
 from fermion_table import Table
+from fermion_table.engine import named_keys
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.described import CATALOG, DescribedTable, columns_of
 from spark_ext.catalog.layout import KEY_PROPERTY, SORT_PROPERTY, names_text, transforms_of
@@ -167,6 +168,8 @@ class CatalogTable(DescribedTable):
         schema = self._table.schema
         virtual = {name: each for name, each in BATCH_COLUMNS.items() if name not in schema.by_name}
         virtual |= {name: PLACES[kind] for name, kind in places_of(schema).items()}
+        for field in spark_schema(named_keys(schema), where=self._name):
+            virtual[field.name] = Virtual(field.dataType, True, "a key of maps")
         for name, repeated in sequences_of(schema).items():
             arrow = pa.schema([schema.to_arrow(field_ids=False).field(repeated)])
             kind = spark_schema(arrow, where=self._name)[0].dataType

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from fermion.predicate import Expression
 from fermion_table import Scan, Table
+from fermion_table.engine import named_keys
 from spark_ext.aggregation.condition import computed
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 from spark_ext.catalog.aggregates import number_of
@@ -40,8 +41,13 @@ class Translator:
         self._table = table
 
     @cached_property
-    def _schema(self) -> pa.Schema:
+    def _columns(self) -> pa.Schema:
         return self._table.schema.to_arrow(field_ids=False)
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        """The columns, and the keys of maps that settings of the table name."""
+        return pa.schema([*self._columns, *named_keys(self._table.schema)])
 
     @cached_property
     def everything(self) -> Scan:
@@ -62,10 +68,10 @@ class Translator:
 
         Raises NotTheSame: There is none.
         """
-        node = read_expression(predicate, self._schema)
         try:
-            return predicate_filter(node)
-        except NotTheSame:  # it may still be one that can be evaluated
+            return predicate_filter(read_expression(predicate, self._schema))
+        except NotTheSame:  # it may still be one that can be evaluated, of columns
+            node = read_expression(predicate, self._columns)
             return computed(condition_of(node, self.bounds), predicate.toString())
 
     def functions(self, aggregation: Any) -> list[Function]:
@@ -126,10 +132,11 @@ class Translator:
 
     def bounds(self, path: tuple[str, ...]) -> tuple[int, int] | None:
         """The least and greatest integer or unscaled decimal of a column, if metadata have them."""
-        known = self.everything.known_min_max(path)
+        schema = self._table.schema
+        known = self.everything.known_min_max(path) if path[0] in schema.by_name else None
         if known is None:
             return None
-        schema = spark_schema(pa.schema([("value", known[0].type)]), where=self._table.location)
-        held = exchange_schema(schema)[0].type  # no negative scale
+        value = spark_schema(pa.schema([("value", known[0].type)]), where=self._table.location)
+        held = exchange_schema(value)[0].type  # no negative scale
         low, high = (number_of(bound.cast(held)) for bound in known)
         return None if low is None or high is None else (low, high)

@@ -102,13 +102,22 @@ def batches(warehouse):
 
 @pytest.fixture(scope="module")
 def remote(spark, tmp_path_factory):
-    """A server, and of a table that it serves three files of 1,000 ids and 3 MB of noise each."""
+    """A server, and of a table that it serves three files of 1,000 ids and 3 MB of noise each.
+
+    Beside it maps of a hundred keys, of which three have columns.
+    """
     directory = tmp_path_factory.mktemp("remote")
     made = Table.create(directory / "noisy", pa.schema([("id", pa.int64()), ("x", pa.binary())]))
     noise = np.random.default_rng(7).bytes(3_000_000)
     values = [noise[start : start + 3_000] for start in range(0, len(noise), 3_000)]
     for start in (0, 1_000, 2_000):
         made.append(pa.table({"id": range(start, start + 1_000), "x": values}))
+    count, keys = 2_000, 100
+    names = pa.array([f"k{at:02}" for at in range(keys)] * count)
+    offsets = np.arange(0, count * keys + 1, keys, dtype=np.int32)
+    values = pa.array(np.random.default_rng(7).random(count * keys))
+    maps = pa.table({"id": range(count), "m": pa.MapArray.from_arrays(offsets, names, values)})
+    Table.create(directory / "maps", maps, properties={"fermion.shred.m": "k07,k08,k09"})
     with served(directory) as server:
         spark_ext.install_catalog(spark, "remote", server.url)
         yield server, Table.open(f"{server.url}/noisy")
@@ -201,6 +210,30 @@ def test_a_door_asks_the_storage_for_what_a_scan_asks(
     assert sum(size for _, size in expected) < share_max * table.snapshot.totals.bytes
     assert len(way(spark, table, columns=columns, filter=filter).collect()) == rows
     assert server.taken() == expected
+
+
+def test_a_key_of_maps_costs_through_each_way_what_it_costs_a_scan(spark, remote, way):
+    """It has a column of its own; SQL of a catalog has the keys that a property names."""
+    server, noisy = remote
+    table = Table.open(noisy.location.replace("noisy", "maps"))
+    values = table.scan(columns=["m['k07']"]).to_arrow()["m['k07']"].to_numpy()
+    server.taken()
+    scan = table.scan(columns=["id", "m['k07']"], filter="m['k07'] > 0.5 AND m['k08'] < 0.5")
+    expected = scan.to_arrow().to_pylist()
+    asked = server.taken()
+    assert sum(size for _, size in asked) < 0.5 * table.snapshot.totals.bytes
+    tick = "`" if way is by_catalog else ""
+    k07, k08 = (f"{tick}m['{key}']{tick}" for key in ("k07", "k08"))
+    frame = way(spark, table, columns=["id", k07], filter=f"{k07} > 0.5 AND {k08} < 0.5")
+    assert found(frame) == expected
+    assert server.taken() == asked
+    if way is by_catalog:
+        sums = f"SELECT count({k08}), max({k07}) FROM remote.maps WHERE {k07} IS NOT NULL"
+        plan = spark.sql(f"EXPLAIN {sums}").collect()[0][0]
+        assert "aggregated in one task" in plan
+        assert spark.sql(sums).collect()[0] == (len(values), values.max())
+        assert sum(size for _, size in server.taken()) < 0.5 * table.snapshot.totals.bytes
+        assert spark.table("remote.maps").columns == ["id", "m"]
 
 
 @pytest.mark.parametrize("planned", [by_function, by_catalog])

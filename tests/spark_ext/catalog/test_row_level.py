@@ -364,6 +364,17 @@ def test_the_places_of_rows_can_be_selected(spark, warehouse):
     assert tuple(spark.sql("SELECT _pos, _file FROM rows.named").collect()[0]) == (0, "mine")
 
 
+def test_virtual_columns_say_which_rows_are_changed(spark, warehouse):
+    """Spark gave them to the rows that are written, which was an error: also keys of maps."""
+    schema = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
+    named = {"fermion.shred.m": "a"}
+    table = Table.create(warehouse / "virtual", schema, properties=named)
+    table.append({"id": [1, 2, 3], "m": [[("a", 1)], [("a", 5)], None]})
+    spark.sql("UPDATE rows.virtual SET id = id + 10 WHERE `m['a']` % 2 = 1 AND _pos > 0")
+    spark.sql("DELETE FROM rows.virtual WHERE `m['a']` < 5")
+    assert content(table) == [(12, [("a", 5)]), (3, None)]
+
+
 @needs(SCHEMA_EVOLUTION)
 def test_schema_evolution_adds_columns_first(spark, warehouse):
     """By a snapshot of their own; without the words a new column of the source is not taken."""
