@@ -151,7 +151,12 @@ def named_columns(
     """
     named: list[PathLike] = []
     for column in columns:
-        if not isinstance(column, str) or "*" not in column or column in schema.by_name:
+        if (
+            not isinstance(column, str)
+            or "*" not in column
+            or column in schema.by_name
+            or (split_key_name(column) or ("",))[0] in schema.by_name  # a key with an asterisk
+        ):
             named.append(column)
             continue
         found = names_like(column, schema.names)

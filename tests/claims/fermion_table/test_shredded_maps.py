@@ -97,6 +97,22 @@ def test_keys_are_columns_of_scans_of_files_of_any_kind(tmp_path):
         keyed.scan(columns=["features['age']"])
 
 
+def test_keys_of_any_text_are_columns_and_filters(tmp_path):
+    """Also one with an asterisk, which was taken for a pattern of names of columns."""
+    keys = ["", "a.b", "it's", 'q"', "[x]", "a*b", "日本", "['y']", "a,b", " s "]
+    entries = [(key, float(number)) for number, key in enumerate(keys)]
+    rows = pa.table({"id": range(3), "features": pa.array([entries, None, []], MAP)})
+    for properties in ({}, ALL):
+        table = Table.create(tmp_path / "t", rows, mode="overwrite", properties=properties)
+        for key, value in entries:
+            name = "features['{}']".format(key.replace("'", "''"))
+            for column in (name, (name,), ("features", key)):
+                found = table.scan(columns=[column]).to_arrow()
+                assert found.to_pydict() == {name: [value, None, None]}
+            assert table.count(f"{name} = {value}") == 1
+            assert table.count(col("features")[key].is_null()) == 2
+
+
 def test_keys_of_rows_with_a_primary_key_are_shredded_too(tmp_path):
     table = Table.create(tmp_path / "t", ROWS.schema, primary_key=["id"], properties=ALL)
     table.upsert(ROWS)
