@@ -41,13 +41,10 @@ class Translator:
         self._table = table
 
     @cached_property
-    def _columns(self) -> pa.Schema:
-        return self._table.schema.to_arrow(field_ids=False)
-
-    @cached_property
     def _schema(self) -> pa.Schema:
         """The columns, and the keys of maps that settings of the table name."""
-        return pa.schema([*self._columns, *named_keys(self._table.schema)])
+        schema = self._table.schema
+        return pa.schema([*schema.to_arrow(field_ids=False), *named_keys(schema)])
 
     @cached_property
     def everything(self) -> Scan:
@@ -68,11 +65,14 @@ class Translator:
 
         Raises NotTheSame: There is none.
         """
+        node = read_expression(predicate, self._schema)
         try:
-            return predicate_filter(read_expression(predicate, self._schema))
+            return predicate_filter(node)
         except NotTheSame:  # it may still be one that can be evaluated, of columns
-            node = read_expression(predicate, self._columns)
-            return computed(condition_of(node, self.bounds), predicate.toString())
+            condition = condition_of(node, self.bounds)
+            if any(path[0] not in self._table.schema.by_name for path in condition.columns()):
+                raise
+            return computed(condition, predicate.toString())
 
     def functions(self, aggregation: Any) -> list[Function]:
         """The aggregate functions of an aggregation.
