@@ -279,6 +279,8 @@ def _resolve(index: FileIndex, column: ColumnName) -> list[tuple[int, tuple[str,
             raise column_not_found(column, index.all_names, where=index.where)
         return [(column, ())]
     if isinstance(column, tuple):
+        if not column:
+            raise InvalidArgumentError(f"{index.where}: an empty path names no column")
         return [(_named(index, column[0]), column[1:])]
     if ("." in column or "*" in column) and not index.names.find(column):
         parts = column.split(".")

@@ -479,9 +479,14 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         return find_field(self.fields if top is None else (top,), names, where)
 
     def resolve(self, path: PathLike, *, where: str = "table") -> Path:
-        """A path as names: ``"s.a"`` is the column of that very name, or else field a of s."""
+        """A path as names: ``"s.a"`` is the column of that very name, or else field a of s.
+
+        Raises ColumnNotFoundError, TypeError; InvalidArgumentError for a path of no names.
+        """
         if not isinstance(path, str):
-            return check_texts(path, "path: a column")
+            if not (names := check_texts(path, "path: a column")):
+                raise InvalidArgumentError(f"{where}: an empty path names no column")
+            return names
         if path in self.by_name or "." not in path:
             return (path,)
         parts = tuple(path.split("."))

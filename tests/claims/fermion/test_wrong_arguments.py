@@ -240,3 +240,15 @@ def test_a_slice_of_rows_is_refused_by_name(path: Path):
         pytest.raises(TypeError, match=r"rows=slice\(0, 2, None\): expected \(start, stop\)"),
     ):
         file.read(rows=slice(0, 2))
+
+
+def test_a_path_of_no_names_is_no_column(path: Path, tmp_path: Path):
+    """Of files and of tables."""
+    table = Table.create(tmp_path / "t", TABLE.select(["a"]))
+    for read in (
+        lambda: fermion.open(path).read([()]),
+        lambda: table.scan(columns=[()]).to_arrow(),
+        lambda: table.scan(columns=["a", []]).to_arrow(),
+    ):
+        with pytest.raises(InvalidArgumentError, match="an empty path names no column"):
+            read()
