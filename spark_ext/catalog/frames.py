@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fermion.redaction import logger
 from fermion.typing import FilterLike
 from fermion_table import Scan, StorageAccess, Table
 from spark_ext.catalog.callbacks import Jvm, interfaces
@@ -28,7 +28,7 @@ NAMED_COLUMNS_MAX = 1_000
 many wants them all."""
 SESSIONS_MAX = 8
 """Sessions whose classes of the JVM are kept."""
-_log = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def read_table(

@@ -110,6 +110,7 @@ BETWEEN_ENGINES = {
     "PrimaryKey.tree_keys",
     "changes_in",
     "check_on",
+    "named_keys",
     "primary_key_of",
     "required_key",
     "spelled_columns",
