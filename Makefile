@@ -153,10 +153,17 @@ $(BENCH_TRAINING)/ready: pyproject.toml
 	@touch $@
 
 # DuckLake's extensions are packages for one version of DuckDB.
-bench-small: $(BENCH_READY)
-	@[ -x .venv-bench-ducklake/bin/python ] || $(BENCH)/bin/python -m venv .venv-bench-ducklake
-	@.venv-bench-ducklake/bin/python -m pip install -qq --group bench-ducklake
+BENCH_DUCKLAKE := .venv-bench-ducklake
+
+bench-small: $(BENCH_READY) $(BENCH_DUCKLAKE)/ready
 	@$(BENCH)/bin/python -m benchmarks.small_commits
+
+$(BENCH_DUCKLAKE)/ready: pyproject.toml
+	@python=$$(tools/prerequisites python) && \
+	{ [ -x $(BENCH_DUCKLAKE)/bin/python ] || "$$python" -m venv $(BENCH_DUCKLAKE); }
+	@$(BENCH_DUCKLAKE)/bin/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1"
+	@$(BENCH_DUCKLAKE)/bin/python -m pip install -qq --disable-pip-version-check --group bench-ducklake
+	@touch $@
 
 bench-quick: $(BENCH_READY)
 	@$(BENCH)/bin/python -m benchmarks --size quick
@@ -242,7 +249,7 @@ docs: $(DOCS_READY)
 	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict && echo "build/site/index.html"
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(BENCH_TRAINING) .venv-bench-ducklake $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(BENCH_TRAINING) $(BENCH_DUCKLAKE) $(PAIMON) $(SPARK35) .venv-spark4? $(RECIPES) $(PYPAIMON) $(FLINK) $(DOCS) $(MIRRORS) .maven flink_ext/java/*/target benchmarks/cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf .import_linter_cache spark-warehouse metastore_db derby.log
 	rm -f fermion/kernels/*.so fermion/kernels/_compiled.c
 	find $(PACKAGES) tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

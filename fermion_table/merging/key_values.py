@@ -178,11 +178,13 @@ def _typed_array(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
         or pat.is_fixed_size_binary(dtype)
         or (pat.is_integer(dtype) and all(type(value) in (int, _NULL) for value in column))
     )
-    kinds = set(map(type, column))
+    kinds, given = set(map(type, column)), dtype if is_checked else None
     try:
-        if kinds == {str} or (is_checked and kinds == {int} and pat.is_integer(dtype)):
-            return array_of(column, dtype if is_checked else pa.string())
-        return pa.array(column, dtype if is_checked else None)
+        if kinds == {str} and given is None:
+            return array_of(column, pa.string())
+        if kinds == {int} and pat.is_integer(dtype):
+            return array_of(column, dtype)
+        return pa.array(column, given)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"{where} is {dtype}: {error}") from None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fermion_table import Table
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
-from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.described import ReadTable
 from spark_ext.catalog.writes import python_scan
 from spark_ext.datasource.changes import check_start
 from spark_ext.datasource.source import FORMAT
@@ -22,10 +22,10 @@ from spark_ext.types import TIME_SETTING, spark_schema
 _READ = "connector.read."
 
 
-class ChangeFeed(DescribedTable):
-    """What commits have changed in a table up to a snapshot, or to the newest: can only be read."""
+class ChangeFeed(ReadTable):
+    """What commits have changed in a table up to a snapshot, or to the newest."""
 
-    Java = interfaces(CATALOG + "SupportsRead")
+    can = ("BATCH_READ", "MICRO_BATCH_READ")
 
     def __init__(self, jvm: Jvm, name: str, table: Table, last: int | None) -> None:
         super().__init__(jvm, name)
@@ -45,19 +45,6 @@ class ChangeFeed(DescribedTable):
     def version(self) -> str:
         """The last snapshot."""
         return str(self._last)
-
-    def partitioning(self) -> Any:
-        """None."""
-        return self._jvm.array("connector.expressions.Transform")
-
-    def properties(self) -> Any:
-        """None."""
-        return self._jvm.hash_map({})
-
-    def capabilities(self) -> Any:
-        """Reading, at once or in micro-batches."""
-        names = ("BATCH_READ", "MICRO_BATCH_READ")
-        return self._jvm.enum_set(CATALOG + "TableCapability", names)
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from spark_ext.catalog.callbacks import Callback, Jvm
+from spark_ext.catalog.callbacks import Callback, Jvm, interfaces
 from spark_ext.versions import COLUMN_ARGUMENTS
 
 CATALOG = "connector.catalog."
@@ -46,6 +46,25 @@ class DescribedTable(Callback, ABC):
     def constraints(self) -> Any:
         """None."""
         return self._jvm.array(CATALOG + "constraints.Constraint")
+
+
+class ReadTable(DescribedTable, ABC):
+    """A table that can only be read."""
+
+    Java = interfaces(CATALOG + "SupportsRead")
+    can: tuple[str, ...] = ("BATCH_READ",)
+
+    def partitioning(self) -> Any:
+        """None."""
+        return self._jvm.array("connector.expressions.Transform")
+
+    def properties(self) -> Any:
+        """None."""
+        return self._jvm.hash_map({})
+
+    def capabilities(self) -> Any:
+        """The ways to read it."""
+        return self._jvm.enum_set(CATALOG + "TableCapability", self.can)
 
 
 def columns_of(jvm: Jvm, schema: Any) -> Any:

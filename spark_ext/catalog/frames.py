@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from fermion.redaction import logger
 from fermion.typing import FilterLike
 from fermion_table import Scan, StorageAccess, Table
-from spark_ext.catalog.callbacks import Jvm, interfaces
-from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.callbacks import Jvm
+from spark_ext.catalog.described import ReadTable
 from spark_ext.catalog.install import listen
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.opening import scan_of
@@ -122,14 +122,12 @@ def _planning_jvm(spark: SparkSession) -> Jvm | None:
     return Jvm(spark)
 
 
-class FrameTable(DescribedTable):
-    """The columns and rows of a scan as a table that can only be read.
+class FrameTable(ReadTable):
+    """The columns and rows of a scan as a table.
 
     options: Those of the scan.
     schema: The JVM's, of its columns.
     """
-
-    Java = interfaces(CATALOG + "SupportsRead")
 
     def __init__(self, jvm: Jvm, scan: Scan, options: SourceOptions, schema: Any) -> None:
         super().__init__(jvm, scan.store.location)
@@ -140,18 +138,6 @@ class FrameTable(DescribedTable):
     @property
     def _schema(self) -> Any:
         return self._java_schema
-
-    def partitioning(self) -> Any:
-        """None."""
-        return self._jvm.array("connector.expressions.Transform")
-
-    def properties(self) -> Any:
-        """None."""
-        return self._jvm.hash_map({})
-
-    def capabilities(self) -> Any:
-        """Reading at once."""
-        return self._jvm.enum_set(CATALOG + "TableCapability", ("BATCH_READ",))
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""

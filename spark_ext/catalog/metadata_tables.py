@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion_table import Table
-from spark_ext.catalog.callbacks import Jvm, interfaces
-from spark_ext.catalog.described import CATALOG, DescribedTable
+from spark_ext.catalog.callbacks import Jvm
+from spark_ext.catalog.described import ReadTable
 from spark_ext.catalog.loading import check_loaded
 from spark_ext.catalog.local_rows import LocalRows
 from spark_ext.errors import UnsupportedBySpark
@@ -91,10 +91,8 @@ def metadata_of(parts: Sequence[str]) -> tuple[list[str], str] | None:
     return None
 
 
-class MetadataTable(DescribedTable):
-    """A metadata table, one of `METADATA_TABLES`: can only be read."""
-
-    Java = interfaces(CATALOG + "SupportsRead")
+class MetadataTable(ReadTable):
+    """A metadata table, one of `METADATA_TABLES`."""
 
     def __init__(self, jvm: Jvm, name: str, table: Table, kind: str) -> None:
         super().__init__(jvm, name)
@@ -116,18 +114,6 @@ class MetadataTable(DescribedTable):
     def version(self) -> str:
         """The snapshot that is described."""
         return str(self._table.snapshot.id)
-
-    def partitioning(self) -> Any:
-        """None."""
-        return self._jvm.array("connector.expressions.Transform")
-
-    def properties(self) -> Any:
-        """None."""
-        return self._jvm.hash_map({})
-
-    def capabilities(self) -> Any:
-        """Reading."""
-        return self._jvm.enum_set(CATALOG + "TableCapability", ("BATCH_READ",))
 
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan a read."""

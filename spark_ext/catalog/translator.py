@@ -43,8 +43,8 @@ class Translator:
     @cached_property
     def _schema(self) -> pa.Schema:
         """The columns, and the keys of maps that settings of the table name."""
-        schema = self._table.schema
-        return pa.schema([*schema.to_arrow(field_ids=False), *named_keys(schema)])
+        columns, keys = self._table.schema.to_arrow(field_ids=False), named_keys(self._table.schema)
+        return pa.schema([*columns, *keys]) if len(keys) else columns
 
     @cached_property
     def everything(self) -> Scan:

@@ -68,6 +68,28 @@ def found(table: Table, keys: Any, **options: Any) -> list[Row]:
     return table.lookup(keys, **options).to_pylist()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "key", "found"),
+    [
+        (pa.binary(3), "abc", b"abc"),
+        (pa.string_view(), "abc", "abc"),
+        (pa.decimal128(5, 2), 2, Decimal("2.00")),
+        (pa.uint64(), 2**63, 2**63),
+    ],
+)
+def test_keys_of_plain_python_values_are_those_of_the_column(table_path, dtype, key, found):
+    schema = pa.schema([pa.field("k", dtype, nullable=False)])
+    table = made(table_path, schema)
+    table.upsert(pa.table([pa.array([found], dtype)], schema=schema))
+    assert table.lookup([key])["k"].to_pylist() == [found]
+
+
+def test_keys_that_are_texts_are_no_decimals(table_path):
+    table = made(table_path, pa.schema([pa.field("k", pa.decimal128(5, 2), nullable=False)]))
+    with pytest.raises(InvalidArgumentError, match="column 'k' of the primary key is decimal128"):
+        table.lookup(["1.00"])
+
+
 def test_rows_come_in_the_order_of_the_keys_as_often_as_they_are_asked_for(table):
     assert found(table, [11, 3, 4, 99, 3, 0, 5]) == [
         *({"k": 11, "v": 110, "s": "more"}, {"k": 3, "v": 30, "s": "new"}),
