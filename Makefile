@@ -194,7 +194,8 @@ test-paimon: setup-spark paimon
 # Maven keeps what it loads in .maven; a second run needs no network.
 flink: $(FLINK_JAR)
 
-test-flink: java setup-spark $(FLINK_READY) $(FLINK_JAR)
+test-flink: java setup-spark $(FLINK_READY) $(FLINK_JAR) $(PAIMON_JAR)
+	@$(RUN)/python -m tools.maven_jars $(PYPAIMON)/jars $(PAIMON_ENGINE)
 	@$(RUN)/python -m pytest -q -m slow tests/flink
 
 # The jar alone: make paimon-jar. Without Java and Maven the tests of pypaimon run.

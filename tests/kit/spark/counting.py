@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from fermion_table import Table
 def tasks_started(spark, action: Callable[[], object]) -> int:
     """How many tasks Spark started while an action ran, right or wrong."""
     context = spark.sparkContext
-    group = f"counted-{id(action)}"
+    group = f"counted-{uuid.uuid4()}"  # ids of objects come again
     context.setJobGroup(group, "counted")
     try:
         action()
