@@ -432,10 +432,9 @@ class TrainingReader:
         names = ("version", "epoch", "place", "step", "plan")
         if not isinstance(state, Mapping) or any(name not in state for name in names):
             raise TypeError(f"state: expected what state_dict() gives, found {state!r:.200}")
-        if state["version"] != STATE_VERSION:
-            raise InvalidArgumentError(
-                f"state: version {state['version']!r}, expected {STATE_VERSION}"
-            )
+        version = integer(state["version"], "state['version']")
+        if version != STATE_VERSION:
+            raise InvalidArgumentError(f"state: version {version}, expected {STATE_VERSION}")
         own, other = self._plan(), state["plan"]
         if not isinstance(other, Mapping):
             raise TypeError(f"state['plan']: expected a mapping, found {other!r:.200}")
@@ -555,13 +554,14 @@ def _place_in_world() -> tuple[int, int]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if rank is None or world_size is None:
+    if rank is None and world_size is None:
         return 0, 1
-    if not (rank.isdecimal() and world_size.isdecimal()):
+    if not ((rank or "").isdecimal() and (world_size or "").isdecimal()):
         raise InvalidArgumentError(
-            f"RANK={rank!r}, WORLD_SIZE={world_size!r} in the environment: expected integers"
+            f"RANK={rank!r}, WORLD_SIZE={world_size!r} in the environment: expected both as "
+            "integers, or rank and world_size as arguments"
         )
-    return int(rank), int(world_size)
+    return int(rank or ""), int(world_size or "")
 
 
 def _null_rule(schema: pa.Schema, options: TrainingOptions) -> NullRule:

@@ -166,6 +166,8 @@ def test_a_state_of_other_rows_or_another_order_is_refused(file, batched):
             reader.load_state_dict(broken)
     with pytest.raises(InvalidArgumentError, match="version 99"):
         reader.load_state_dict({**state, "version": 99})
+    with pytest.raises(TypeError, match="version"):
+        reader.load_state_dict({**state, "version": True})
     with pytest.raises(InvalidArgumentError, match="place"):
         reader.load_state_dict({**state, "place": -1})
     next(reader.epoch(0))
@@ -268,6 +270,13 @@ def test_ranks_come_from_the_environment(file, monkeypatch):
     monkeypatch.setenv("RANK", "two")
     with pytest.raises(InvalidArgumentError, match="RANK='two'"):
         file.training(batch_rows=10)
+    for name in ("WORLD_SIZE", "RANK"):  # one alone: each of several processes would give all rows
+        monkeypatch.setenv("RANK", "2")
+        monkeypatch.setenv("WORLD_SIZE", "3")
+        monkeypatch.delenv(name)
+        with pytest.raises(InvalidArgumentError, match=f"{name}=None"):
+            file.training(batch_rows=10)
+        assert file.training(batch_rows=10, rank=0, world_size=1).world_size == 1
 
 
 def test_an_epoch_that_is_left_early_ends_its_threads(file):
