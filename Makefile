@@ -220,9 +220,8 @@ test-mirrors: java setup $(MIRRORS_READY) $(FLINK_READY) $(PYPAIMON_READY)
 	$(PYPAIMON)/bin/python -m pytest -q -m slow tests/mirrors -k flink || failed=yes; \
 	[ -z "$$failed" ]
 
-# Ray gives its workers a niceness of 15: on a busy machine they take minutes to start, and tests seem to hang.
 test-recipes: $(RECIPES_READY)
-	@RAY_worker_niceness=0 $(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
+	@$(RECIPES)/bin/python -m pytest -q tests/fermion/training/test_torch_dataset.py tests/test_readme.py \
 		tests/fermion_table/training/test_consumers.py \
 		tests/fermion_table/scanning/test_arrow_dataset.py tests/test_examples.py \
 		-k "torch_dataset or consumers or other_libraries or train_model or datafusion"

@@ -55,7 +55,11 @@ def run(code: str, directory: Path, environment: dict[str, str]) -> None:
     program.parent.mkdir()
     program.write_text(code)
     commands = str(Path(sys.executable).parent)
-    environment = {**environment, "PATH": os.pathsep.join([commands, environment["PATH"]])}
+    environment = {
+        **environment,
+        "PATH": os.pathsep.join([commands, environment["PATH"]]),
+        "RAY_worker_niceness": "0",  # with 15, workers take minutes to start on a busy machine
+    }
     done = subprocess.run(
         [sys.executable, program],
         cwd=directory,

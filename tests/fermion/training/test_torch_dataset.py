@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed here: make t
 pytestmark = pytest.mark.timeout(1_200)  # a worker that hangs is a failure, a busy machine is none
 
 PROGRAM = """
-import itertools, sys, warnings
+import itertools, multiprocessing, sys, warnings
 import torch
 from fermion_table import Table
 from fermion_table.training import FeatureSource, training_frame
@@ -33,10 +33,8 @@ def main():
         for number in range(2)
     ]
     how = sys.argv[2]
-    kinds = [(2, False), (4, True)]
-    if how == "fork":
-        kinds += [(2, True), (4, False)]  # with the others each worker imports PyTorch anew
-    for workers, persistent in kinds:
+    multiprocessing.set_forkserver_preload(["torch", "fermion_table"])
+    for workers, persistent in itertools.product((2, 4), (False, True)):
         dataset = scan.training(batch_rows=70, seed=4).torch_dataset()
         loader = DataLoader(
             dataset, batch_size=None, num_workers=workers, multiprocessing_context=how,

@@ -171,7 +171,12 @@ def test_grain_reads_batches_in_processes(table: Table) -> None:
 @pytest.fixture(scope="module")
 def ray() -> Any:
     ray = pytest.importorskip("ray", reason=f"ray {NOT_HERE}")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _system_config={"worker_niceness": 0},  # with 15, they start late on a busy machine
+    )
     yield ray
     ray.shutdown()
 
