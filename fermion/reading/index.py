@@ -52,7 +52,7 @@ else:
     hashlib = LoadedWhenAskedFor("hashlib")
 
 REMOTE_PREFETCH_BYTES = 512 * 1024
-LAYOUT_BYTES_MAX = 8 * 1024
+LAYOUT_BYTES_MAX = 16 * 1024
 """Of a file whose columns are remembered for others like it."""
 LAYOUTS_KNOWN_MAX = 128
 _STRIPE = struct.Struct("<QII")

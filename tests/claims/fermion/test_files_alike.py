@@ -80,7 +80,7 @@ def test_what_is_known_is_bounded(tmp_path: Path) -> None:
         path, _ = stored([pa.field(f"c{number}", pa.int8())], [], tmp_path / "file")
         fermion.read_table(path)
         assert len(projection._known) <= projection.FILES_KNOWN_MAX
-    wide = pa.table({f"column {number}": [1] for number in range(2_000)})
+    wide = pa.table({f"column {number}": [1] for number in range(5_000)})
     fermion.write_table(wide, tmp_path / "wide")
     with fermion.open(tmp_path / "wide") as file:
         assert file.read(["column 7"])["column 7"].to_pylist() == [1]
