@@ -11,16 +11,20 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion import kernels
 from fermion.columns import slots, validity
 from fermion.columns.arrow_buffers import has_dictionary, list_ranges, own_validity
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import ColumnStreams, Node
+from fermion.columns.types import Bits, ColumnStreams, Node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import CHUNK_SLOTS_MAX
 from fermion.options import Shred
 
 Key = str | int
+
+JOINED_ROWS_SHIFT = 6
+"""``kernels.join_keys`` takes other entries by so many bits of their rows."""
 
 _BRACKETS = re.compile(r"(.+)\[(?:'((?:[^']|'')*)'|(-?[0-9]+))\]", re.DOTALL)
 
@@ -122,9 +126,9 @@ def entries_of(array: pa.MapArray) -> Entries:
 
 
 def map_of(
-    dtype: pa.MapType, visible: np.ndarray, entries: Entries, lengths: np.ndarray
+    dtype: pa.MapType, visible: np.ndarray, lengths: np.ndarray, keys: pa.Array, items: pa.Array
 ) -> pa.MapArray:
-    """Maps of some entries.
+    """Maps of some entries, in the order of their rows.
 
     visible: ``bool``, shape (rows,): which maps are not null.
     lengths: ``int64``, shape (rows,): entries of each.
@@ -137,9 +141,7 @@ def map_of(
             f"maps of {offsets[-1]} entries, expected at most {CHUNK_SLOTS_MAX} in one array: read "
             "fewer rows at once"
         )
-    struct = pa.StructArray.from_arrays(
-        [entries.keys, entries.items], fields=[dtype.key_field, dtype.item_field]
-    )
+    struct = pa.StructArray.from_arrays([keys, items], fields=[dtype.key_field, dtype.item_field])
     bits = None if visible.all() else pa.py_buffer(np.packbits(visible, bitorder="little"))
     buffers = [bits, pa.py_buffer(offsets.astype(np.int32))]
     return pa.Array.from_buffers(dtype, len(lengths), buffers, children=[struct])
@@ -162,24 +164,22 @@ def gathered(values: pa.Array, indices: np.ndarray, node: Node) -> pa.Array:
         return assemble(node, slots.take(node, source, chosen))
 
 
-def scattered(values: pa.Array, rows: np.ndarray, total: int, node: Node) -> pa.Array:
-    """Values at some rows of so many, null at all others.
+def words(array: pa.Array, node: Node) -> np.ndarray | None:
+    """The values of an array as fixed-width numbers, a view; None: they are no numbers."""
+    if node.form is None or chr(node.form[0]) not in "iuf":
+        return None
+    dtype = np.dtype(f"u{node.form[1]}")
+    if not len(array):
+        return np.empty(0, dtype)
+    return np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
 
-    rows: ``int64``, shape (values,), ascending; each at most once.
-    """
-    if len(rows) == total:
-        return values
-    form = node.form
-    if form is None or chr(form[0]) not in "iuf" or values.null_count or not len(rows):
-        indices = np.full(total, -1, np.int64)
-        indices[rows] = np.arange(len(rows))
-        return gathered(values, indices, node)
-    width = form[1]
-    stored = np.frombuffer(values.buffers()[1], f"u{width}", len(values), values.offset * width)
-    data, flags = np.zeros(total, stored.dtype), np.zeros(total, bool)
-    data[rows], flags[rows] = stored, True
-    buffers = [pa.py_buffer(np.packbits(flags, bitorder="little")), pa.py_buffer(data)]
-    return pa.Array.from_buffers(values.type, total, buffers, total - len(rows))
+
+def valid_bits(array: pa.Array) -> np.ndarray:
+    """The bits of an array's slots that kernels of maps take: none where no slot is null."""
+    valid = own_validity(array)
+    if valid is None:
+        return np.empty(0, np.uint8)
+    return valid.data if isinstance(valid, Bits) else np.zeros((len(array) + 7) // 8, np.uint8)
 
 
 def looked_up(array: pa.MapArray, key: Any, node: Node) -> pa.Array:
@@ -196,6 +196,18 @@ def looked_up(array: pa.MapArray, key: Any, node: Node) -> pa.Array:
     return gathered(entries.items, indices, node)
 
 
+class _Joined(NamedTuple):
+    """Entries of all rows: those of some keys, sorted.
+
+    offsets: ``int64``, shape (rows + 1,): where those of each row begin.
+    ranks: ``uint32``, shape (entries,).
+    """
+
+    offsets: np.ndarray
+    ranks: np.ndarray
+    items: pa.Array
+
+
 class MapBuilder:
     """Puts maps together again: entries of a row come sorted by their keys.
 
@@ -208,51 +220,85 @@ class MapBuilder:
         own = entries_of(rest)
         self._type, self._node, self._where = rest.type, node, where
         self._visible = validity.to_flags(own_validity(rest), len(rest))
-        self._rows, self._ranks, self._items = [own.rows], [ranks], [own.items]
-        self._lengths = np.bincount(own.rows, minlength=len(rest))
+        blocks = _small(own.rows >> JOINED_ROWS_SHIFT, len(rest) >> JOINED_ROWS_SHIFT)
+        order = np.lexsort((_small(ranks, int(ranks.max(initial=0))), blocks))
+        self._rows, self._ranks = own.rows[order], ranks[order].astype(np.uint32)
+        self._items = gathered(own.items, order, node) if len(order) else own.items
+        self._parts: list[_Joined] = []
+        self._first = 0
 
-    def add(self, ranks: np.ndarray, columns: Sequence[pa.Array]) -> None:
-        """Add the columns of some keys.
+    def add(self, ranks: np.ndarray, columns: Sequence[pa.Array], stop: int) -> None:
+        """Add the columns of some keys, and the entries of the rest before a rank.
 
         ranks: ``int64``, shape (columns,): ascending, from one call to the next, too.
+        stop: Above all ranks; the next call goes on from it.
+        Raises InvalidFileError: A map has a key twice.
         """
-        total, values = len(self._visible), pa.concat_arrays(columns)
-        if not total:
-            return
-        flags = validity.to_flags(own_validity(values), len(values)).reshape(-1, total)
-        by_row = np.ascontiguousarray(flags.T)
-        rows, own = np.nonzero(by_row)
-        self._lengths += np.count_nonzero(by_row, axis=1)
-        self._rows.append(rows)
-        self._ranks.append(ranks[own])
-        self._items.append(gathered(values, own * total + rows, self._node))
+        total, node = len(self._visible), self._node
+        values = pa.concat_arrays(columns) if columns else self._items.slice(0, 0)
+        own = np.flatnonzero((self._ranks >= self._first) & (self._ranks < stop))
+        items = gathered(self._items, own, node) if len(own) < len(self._items) else self._items
+        rest_rows, rest_ranks, self._first = self._rows[own], self._ranks[own], stop
+        entries = len(values) - values.null_count + len(items)
+        offsets, out_ranks = np.empty(total + 1, np.int64), np.empty(entries, np.uint32)
+        places, found = np.empty(len(items), np.int64), words(values, node)
+        source = np.arange(len(values)) if found is None else found
+        out = np.empty(entries, source.dtype)
+        kernels.join_keys(
+            source,
+            valid_bits(values),
+            ranks.astype(np.uint32),
+            total,
+            rest_rows,
+            rest_ranks,
+            offsets,
+            out_ranks,
+            out,
+            places,
+        )
+        later = places > offsets[rest_rows]
+        if (out_ranks[places[later]] == out_ranks[places[later] - 1]).any():
+            raise InvalidFileError(f"{self._where}: a map has a key twice")
+        if found is None:
+            out[places] = np.arange(len(values), len(values) + len(items))
+            joined = gathered(pa.concat_arrays([values, items]), out, node)
+        else:
+            out[places] = words(items, node)
+            bits = None
+            if items.null_count:
+                flags = np.ones(entries, bool)
+                flags[places] = validity.to_flags(own_validity(items), len(items))
+                bits = pa.py_buffer(np.packbits(flags, bitorder="little"))
+            buffers = [bits, pa.py_buffer(out)]
+            joined = pa.Array.from_buffers(values.type, entries, buffers, items.null_count)
+        self._parts.append(_Joined(offsets, out_ranks, joined))
 
     def build(self, keys: pa.Array) -> pa.MapArray:
         """The maps.
 
         keys: All keys, sorted: those that ranks number.
-        Raises InvalidFileError: A map that is null has entries, or one has a key twice.
+        Raises InvalidFileError: A map that is null has entries.
         Raises InvalidArgumentError: There are too many entries for one array.
         """
-        if (self._lengths[~self._visible] > 0).any():
+        offsets, ranks, items = self._parts[0]
+        if len(self._parts) > 1:
+            offsets = np.sum([part.offsets for part in self._parts], axis=0)
+            order, starts, base = np.empty(int(offsets[-1]), np.int64), offsets[:-1].copy(), 0
+            for part in self._parts:
+                lengths, size = np.diff(part.offsets), len(part.ranks)
+                shift = np.repeat(starts - part.offsets[:-1], lengths)
+                order[np.arange(size) + shift] = np.arange(base, base + size)
+                starts, base = starts + lengths, base + size
+            ranks = np.concatenate([part.ranks for part in self._parts])[order]
+            items = gathered(
+                pa.concat_arrays([part.items for part in self._parts]), order, self._node
+            )
+        lengths = np.diff(offsets)
+        if (lengths[~self._visible] > 0).any():
             raise InvalidFileError(f"{self._where}: a map that is null has entries")
-        parts = [place for place, rows in enumerate(self._rows) if len(rows)]
-        if len(parts) == 1 and parts[0]:  # as it should be already
-            rows, ranks, items = (each[parts[0]] for each in (self._rows, self._ranks, self._items))
-        else:
-            total = len(self._visible)
-            rows = np.concatenate(self._rows, dtype=_number_type(total), casting="unsafe")
-            ranks = np.concatenate(self._ranks, dtype=_number_type(len(keys)), casting="unsafe")
-            order = np.lexsort((ranks, rows))
-            same = (np.diff(rows[order]) == 0) & (np.diff(ranks[order]) == 0)
-            if same.any():
-                raise InvalidFileError(f"{self._where}: a map has a key twice")
-            ranks = ranks[order]
-            items = gathered(pa.concat_arrays(self._items), order, self._node)
-        entries = Entries(rows, keys.take(pa.array(ranks)), items)
-        return map_of(self._type, self._visible, entries, self._lengths)
+        return map_of(self._type, self._visible, lengths, keys.take(pa.array(ranks)), items)
 
 
-def _number_type(count: int) -> type[np.unsignedinteger]:
-    """The type of so many numbers from 0 on: NumPy sorts those of 16 bits in linear time."""
-    return np.uint16 if count <= 1 << 16 else np.uint32
+def _small(numbers: np.ndarray, largest: int) -> np.ndarray:
+    """Numbers of as few bytes as they need: NumPy sorts those of 16 bits in linear time."""
+    return numbers.astype(np.uint16 if largest < 1 << 16 else np.uint32)

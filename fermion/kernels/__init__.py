@@ -19,6 +19,7 @@ from fermion.kernels._compiled import byte_stream_merge as byte_stream_merge
 from fermion.kernels._compiled import byte_stream_split as byte_stream_split
 from fermion.kernels._compiled import copy_bits as copy_bits
 from fermion.kernels._compiled import count_bits as count_bits
+from fermion.kernels._compiled import count_keys as count_keys
 from fermion.kernels._compiled import count_runs as count_runs
 from fermion.kernels._compiled import crc32c as crc32c
 from fermion.kernels._compiled import decode_flat as decode_flat
@@ -41,6 +42,7 @@ from fermion.kernels._compiled import gather_ranges as gather_ranges
 from fermion.kernels._compiled import gather_ranges_bits as gather_ranges_bits
 from fermion.kernels._compiled import hash_binary as hash_binary
 from fermion.kernels._compiled import hash_fixed as hash_fixed
+from fermion.kernels._compiled import join_keys as join_keys
 from fermion.kernels._compiled import lengths_to_offsets as lengths_to_offsets
 from fermion.kernels._compiled import lz4_decode as lz4_decode
 from fermion.kernels._compiled import match_pages as match_pages
@@ -56,6 +58,7 @@ from fermion.kernels._compiled import remove_nulls_bits as remove_nulls_bits
 from fermion.kernels._compiled import restore_nulls as restore_nulls
 from fermion.kernels._compiled import restore_nulls_bits as restore_nulls_bits
 from fermion.kernels._compiled import run_starts as run_starts
+from fermion.kernels._compiled import spread_keys as spread_keys
 from fermion.kernels._compiled import wanted_numbers as wanted_numbers
 from fermion.kernels._compiled import wanted_text_range as wanted_text_range
 from fermion.kernels._compiled import wanted_texts as wanted_texts

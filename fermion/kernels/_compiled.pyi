@@ -321,3 +321,57 @@ def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
     Returns: Bytes of ``block`` that were used.
     Raises ValueError: The block holds fewer bytes, or more, or is damaged.
     """
+
+def count_keys(codes: np.ndarray, rows: np.ndarray, bits: np.ndarray, counts: np.ndarray) -> int:
+    """Count the valid entries of each key of some maps.
+
+    codes: ``uint32``, shape (entries,): the key of each.
+    rows: ``int64``, shape (entries,), ascending.
+    bits: ``uint8``: which entries are valid, least significant bit first; none: all of them.
+    counts: ``int64``, shape (keys,), added to.
+    Returns: The first entry whose key its row has already, or -1.
+    """
+
+def spread_keys(
+    values: np.ndarray,
+    codes: np.ndarray,
+    rows: np.ndarray,
+    bits: np.ndarray,
+    places: np.ndarray,
+    total: int,
+    out: np.ndarray,
+    out_bits: np.ndarray,
+) -> None:
+    """Put the valid values of maps into the columns of their keys; other slots stay.
+
+    values: Any dtype of fixed width, shape (entries,).
+    codes, rows, bits: As of `count_keys`; each row is below ``total``.
+    places: ``int64``, shape (keys,): the column of each; entries of one that is not there are left.
+    out: Same item size, shape (columns * total,), written: column after column.
+    out_bits: ``uint8``, shape (columns * ceil(total / 8),): a bit is set for each value.
+    """
+
+def join_keys(
+    values: np.ndarray,
+    bits: np.ndarray,
+    ranks: np.ndarray,
+    rows: int,
+    rest_rows: np.ndarray,
+    rest_ranks: np.ndarray,
+    offsets: np.ndarray,
+    out_ranks: np.ndarray,
+    out: np.ndarray,
+    places: np.ndarray,
+) -> None:
+    """Put the columns of keys together as the entries of maps: by row, and there by rank.
+
+    values: Any dtype of fixed width, shape (columns * rows,): column after column.
+    bits: ``uint8``: which of them are valid; none: all of them.
+    ranks: ``uint32``, shape (columns,), ascending.
+    rest_rows, rest_ranks: ``int64`` and ``uint32``: other entries, which come after a column's of
+        their rank; those of each 64 rows follow one another, by rank.
+    offsets: ``int64``, shape (rows + 1,), written: where the entries of each row begin.
+    out_ranks: ``uint32``, shape (valid values + others,), written.
+    out: Same item size and length, written but for the other entries.
+    places: ``int64``, written: where each of the others is.
+    """

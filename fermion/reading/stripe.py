@@ -166,11 +166,12 @@ class StripeReader:
         step = max(KEYS_BYTES // max(width, 1), 1)
         has_data = self.index.cit.ranges(keys.ordinals)[:, 1] > 0
         with_columns = [place for place in order if place < keys.count and has_data[place]]
-        for start in range(0, len(with_columns), step):
-            some = with_columns[start : start + step]
+        for start in range(0, max(len(with_columns), 1), step):
+            some, later = with_columns[start : start + step], with_columns[start + step :][:1]
             columns = keys_columns(keys, some)
             request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
-            builder.add(ranks[some], self._read(request).arrays)
+            stop = int(ranks[later[0]]) if later else len(listed)
+            builder.add(ranks[some], self._read(request).arrays, stop)
         return builder.build(pa.array([listed[place] for place in order], keys.dtype.key_type))
 
     def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from fermion import kernels
+from fermion.columns import validity
+from fermion.columns.arrow_buffers import own_validity
 from fermion.columns.maps import (
     Entries,
     Key,
@@ -17,7 +20,8 @@ from fermion.columns.maps import (
     key_name,
     keys_to_shred,
     map_of,
-    scattered,
+    valid_bits,
+    words,
 )
 from fermion.columns.types import Node, column_node, slots_bytes
 from fermion.errors import InvalidArgumentError
@@ -55,15 +59,17 @@ class _Split(NamedTuple):
     """Maps of a stripe, taken apart.
 
     rest: The maps with the entries that are in no column.
-    values: Of all others, by key.
-    rows: ``int64``, shape (values,): the row of each.
-    bounds: First and last (exclusive) of the values of each column; 0 and 0: it has none.
+    entries: All entries.
+    codes: ``uint32``, shape (entries,): the key of each, among those of the stripe.
+    places: ``int64``, shape (keys of the stripe,): the column of each; -1: it has none.
+    counts: ``int64``, shape (columns,): the values of each column.
     """
 
     rest: pa.MapArray
-    values: pa.Array
-    rows: np.ndarray
-    bounds: np.ndarray
+    entries: Entries
+    codes: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
 
 
 @dataclass(slots=True)
@@ -107,36 +113,30 @@ class ShreddedMap:
         if entries.keys.null_count:
             raise self._wrong(f"row {self._row_of(entries, entries.keys.is_null())}: a key is null")
         coded = entries.keys.dictionary_encode()
-        codes = coded.indices.to_numpy().astype(np.int64)
+        codes = coded.indices.to_numpy().view(np.uint32)
         keys: list[Key] = coded.dictionary.to_pylist()
-        valid = entries.items.is_valid().to_numpy(zero_copy_only=False)
-        counts = np.bincount(codes[valid], minlength=len(keys))
-        place_of = self._places(keys, counts, rows)
-        order = np.argsort(codes.astype(np.uint16) if len(keys) < 1 << 16 else codes, kind="stable")
-        ordered = codes[order]
-        same = (np.diff(ordered) == 0) & (np.diff(entries.rows[order]) == 0)
-        if same.any():
-            at = order[int(np.argmax(same))]
-            raise self._wrong(f"row {entries.rows[at]}: the key {keys[codes[at]]!r} comes twice")
-        in_column = valid & (place_of[codes] >= 0) if len(codes) else valid
-        inside = order[in_column[order]]
-        stops = np.cumsum(np.where(place_of >= 0, counts, 0))
-        bounds = np.zeros((len(self.keys), 2), np.int64)
-        own = np.flatnonzero(place_of >= 0)
-        bounds[place_of[own]] = np.stack((stops[own] - counts[own], stops[own]), axis=1)
-        return _Split(
-            self._rest(array, entries, np.flatnonzero(~in_column)),
-            gathered(entries.items, inside, self.node),
-            entries.rows[inside],
-            bounds,
-        )
+        counts = np.zeros(len(keys), np.int64)
+        wrong = kernels.count_keys(codes, entries.rows, valid_bits(entries.items), counts)
+        if wrong >= 0:
+            key = keys[codes[wrong]]
+            raise self._wrong(f"row {entries.rows[wrong]}: the key {key!r} comes twice")
+        places = self._places(keys, counts, rows)
+        own = np.flatnonzero(places >= 0)
+        by_column = np.zeros(len(self.keys), np.int64)
+        by_column[places[own]] = counts[own]
+        return _Split(self._rest(array, entries, codes, places), entries, codes, places, by_column)
 
-    def _rest(self, array: pa.MapArray, entries: Entries, left: np.ndarray) -> pa.MapArray:
-        visible = array.is_valid().to_numpy(zero_copy_only=False)
-        rows, indices = entries.rows[left], pa.array(left)
+    def _rest(
+        self, array: pa.MapArray, entries: Entries, codes: np.ndarray, places: np.ndarray
+    ) -> pa.MapArray:
+        left = np.empty(0, np.int64)
+        if entries.items.null_count or (places < 0).any():
+            valid = validity.to_flags(own_validity(entries.items), len(codes))
+            left = np.flatnonzero(~valid | (places < 0)[codes])
+        visible = validity.to_flags(own_validity(array), len(array))
+        lengths = np.bincount(entries.rows[left], minlength=len(array))
         items = gathered(entries.items, left, self.node)
-        own = Entries(rows, entries.keys.take(indices), items)
-        return map_of(self.field.type, visible, own, np.bincount(rows, minlength=len(array)))
+        return map_of(self.field.type, visible, lengths, entries.keys.take(pa.array(left)), items)
 
     def _places(self, keys: list[Key], counts: np.ndarray, rows: int) -> np.ndarray:
         """The place of the column of each key, -1 where it has none: ``int64``."""
@@ -179,15 +179,39 @@ class ShreddedMap:
             if each.physical is not None
         )
         step = max(GROUP_BYTES // max(width, 1), 1)
-        bounds = parts.bounds.tolist()
         for first in range(0, len(names), step):
-            arrays = [
-                scattered(
-                    parts.values.slice(start, stop - start), parts.rows[start:stop], rows, self.node
-                )
-                for start, stop in bounds[first : first + step]
-            ]
+            counts = parts.counts[first : first + step].tolist()
+            arrays = list(self._columns(parts, first, rows, counts))
             yield first, pa.Table.from_arrays(arrays, names[first : first + step])
+
+    def _columns(
+        self, parts: _Split, first: int, rows: int, counts: Sequence[int]
+    ) -> Iterator[pa.Array]:
+        """Some columns of keys: null where a row has no value.
+
+        counts: Values of each, from the column ``first`` on.
+        """
+        items = parts.entries.items
+        found = words(items, self.node)
+        source = np.arange(len(items)) if found is None else found
+        out = np.full((len(counts), rows), 0 if found is not None else -1, source.dtype)
+        bits = np.zeros((len(counts), (rows + 7) // 8), np.uint8)
+        kernels.spread_keys(
+            source,
+            parts.codes,
+            parts.entries.rows,
+            valid_bits(items),
+            parts.places - first,
+            rows,
+            out.reshape(-1),
+            bits.reshape(-1),
+        )
+        for values, flags, count in zip(out, bits, counts, strict=True):
+            if found is None:
+                yield gathered(items, values, self.node)
+            else:
+                buffers = [None if count == rows else pa.py_buffer(flags), pa.py_buffer(values)]
+                yield pa.Array.from_buffers(items.type, rows, buffers, rows - count)
 
     def _row_of(self, entries: Entries, mask: pa.BooleanArray) -> int:
         return int(entries.rows[np.argmax(mask.to_numpy(zero_copy_only=False))])

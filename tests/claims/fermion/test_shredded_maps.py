@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 import fermion
 from fermion import Shred, col
 from fermion.cli.program import main
+from fermion.columns.maps import MapBuilder
 from fermion.columns.rows import take_table_rows
+from fermion.columns.types import column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import FOOTER, Incompat
 from fermion.reading.layout_map import layout_map
@@ -198,6 +200,65 @@ def test_a_hundred_thousand_keys_in_a_stripe():
         assert opened.read(["m['k077777']"]).column(0).to_pylist() == expected
         assert opened.io_stats.bytes_requested < 2_000_000
         assert opened.read().equals(table)
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.string(), pa.decimal128(20, 2)])
+def test_keys_in_groups_and_a_slice_of_something_huge(kind, monkeypatch):
+    """Columns written and read one or two at once, with rare keys and nulls between them.
+
+    The rows are some of many, in chunks; there are maps that are null, empty, or below a null.
+    """
+    rows, rng = 1_000, np.random.default_rng(11)
+    entries = [
+        [(f"k{key}", None if rng.random() < 0.1 else int(rng.integers(99))) for key in range(9)]
+        for _ in range(rows)
+    ]
+    kept = [[each for each in row if rng.random() < 0.7] for row in entries]
+    kept = [None if at % 7 == 0 else [] if at % 5 == 0 else row for at, row in enumerate(kept)]
+    texts = [row and [(key, None if v is None else str(v)) for key, v in row] for row in kept]
+    maps = pa.array(texts, pa.map_(pa.string(), pa.string())).cast(pa.map_(pa.string(), kind))
+    hidden = pa.MapArray.from_arrays(
+        maps.offsets, maps.keys, maps.items, mask=pa.array(np.arange(rows) % 3 == 0)
+    )
+    huge = pa.chunked_array([pa.concat_arrays([maps] * 50), hidden, maps.slice(5, 20)])
+    table = pa.table({"m": huge}).slice(49 * rows + 13, rows + 500)
+    table = pa.concat_tables([table, pa.table({"m": huge}).slice(51 * rows - 3)])
+    shred = {"m": Shred(["k1", "k4", "k5", "k8"])}
+    whole = stored(table, shred=shred, checksum="none")
+    for size in (1, 300_000):
+        monkeypatch.setattr("fermion.writing.maps.GROUP_BYTES", size)
+        monkeypatch.setattr("fermion.reading.stripe.KEYS_BYTES", size)
+        file = stored(table, shred=shred, checksum="none")
+        start = fermion.open(file).index.footer.cmb_offset
+        assert file[:start] == whole[:start]
+        with fermion.open(file) as opened:
+            assert_logically_equal(opened.read(), table)
+            assert_logically_equal(opened.read(rows=(70, 900)), table.slice(70, 830))
+
+
+def test_a_key_that_is_in_a_map_twice_is_found_when_it_is_put_together():
+    """In a column and in the rest, and in the rest alone; also the entries of a null map."""
+    rest = pa.array([[("a", None)], [("b", None)], [("b", 1.0), ("b", 2.0)], None], TEXT)
+    node = column_node(pa.field("", pa.float32()), where="")
+    column = pa.array([1.0, None, None, None], pa.float32())
+
+    def built(rows: slice, ranks: list[int], columns: list[pa.Array]) -> pa.MapArray:
+        builder = MapBuilder(rest[rows], np.array(ranks), node, "x")
+        builder.add(np.zeros(len(columns), np.int64), columns, 2)
+        return builder.build(pa.array(["a", "b"]))
+
+    assert built(slice(0, 2), [1, 1], [column[:2]]).to_pylist() == [
+        [("a", 1.0), ("b", None)],
+        [("b", None)],
+    ]
+    for rows, ranks, columns in (
+        (slice(0, 2), [0, 1], [column[:2]]),
+        (slice(1, 3), [1, 1, 1], [column[1:3]]),
+    ):
+        with pytest.raises(InvalidFileError, match="a key twice"):
+            built(rows, ranks, columns)
+    with pytest.raises(InvalidFileError, match="null has entries"):
+        built(slice(3, 4), [], [column[:1]])
 
 
 def test_columns_added_and_dropped_keep_the_columns_of_keys():

@@ -16,6 +16,7 @@ from tests.kit.numpy_kernels import blooms as reference_blooms
 from tests.kit.numpy_kernels import fsst as reference_fsst
 from tests.kit.numpy_kernels import functions as reference
 from tests.kit.numpy_kernels import lz4 as reference_lz4
+from tests.kit.numpy_kernels import maps as reference_maps
 from tests.kit.numpy_kernels import names as reference_names
 from tests.kit.numpy_kernels import nulls as reference_nulls
 from tests.kit.numpy_kernels import picks as reference_picks
@@ -27,6 +28,7 @@ TWINS = (
     reference_blooms,
     reference_fsst,
     reference_lz4,
+    reference_maps,
     reference_names,
     reference_nulls,
     reference_picks,
