@@ -1,6 +1,6 @@
 """The command line: `fermion inspect`, `schema`, `head`, `verify`, `convert` and others."""
 
-from fermion.cli.console import rows_json, size_text
+from fermion.cli.console import Console, rows_json, size_text
 from fermion.cli.convert import PARQUET_SUFFIXES
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.program import main
@@ -9,6 +9,7 @@ from fermion.display import counted
 
 __all__ = [
     "PARQUET_SUFFIXES",
+    "Console",
     "add_html",
     "add_storage_options",
     "check_html",

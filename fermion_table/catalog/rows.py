@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -92,31 +92,17 @@ def rows_of(data: pa.Table | pa.RecordBatch) -> list[CatalogRow]:
 
     Raises CorruptMetadata: A row of the list is of no known kind, or a table without a path.
     """
-    return [_row_of(values) for values in data.to_pylist()]
+    return [_row_of(values) for values in data.select(LIST_SCHEMA.names).to_pylist()]
 
 
 def changes_of(written: Iterable[CatalogRow], removed: Iterable[Key]) -> pa.RecordBatch:
     """What is written to the list: rows, and removals of keys, told apart by `KIND_COLUMN`."""
     rows: list[dict[str, Any]] = []
     for row in written:
-        dropped = [
-            {"table_uuid": each.table_uuid, "path": each.path, "dropped": each.dropped}
-            for each in row.dropped
-        ]
-        rows.append(
-            {
-                "namespace": row.namespace,
-                "name": row.name,
-                "kind": row.kind,
-                "table_uuid": row.table_uuid,
-                "path": row.path,
-                "created": row.created,
-                "properties": list(row.properties.items()) or None,
-                "directories": row.directories,
-                "dropped": dropped or None,
-                KIND_COLUMN: "+I",
-            }
-        )
+        values = {**asdict(row), KIND_COLUMN: "+I"}
+        values["properties"] = list(row.properties.items()) or None
+        values["dropped"] = values["dropped"] or None
+        rows.append(values)
     for namespace, name in removed:
         removal = {"namespace": namespace, "name": name, "kind": "unused", "directories": 0}
         rows.append({**removal, KIND_COLUMN: "-D"})
@@ -132,14 +118,7 @@ def _row_of(values: dict[str, Any]) -> CatalogRow:
             "kind 'table' with a path, 'namespace' or 'unused'",
             f"kind {kind!r} with path {path!r}",
         )
+    dropped = tuple(DroppedFiles(**each) for each in values["dropped"] or ())
     return CatalogRow(
-        namespace=values["namespace"],
-        name=values["name"],
-        kind=kind,
-        table_uuid=values["table_uuid"],
-        path=path,
-        created=values["created"],
-        properties=dict(values["properties"] or ()),
-        directories=values["directories"],
-        dropped=tuple(DroppedFiles(**each) for each in values["dropped"] or ()),
+        **{**values, "properties": dict(values["properties"] or ()), "dropped": dropped}
     )

@@ -14,6 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import NoReturn, Protocol, Self
 
+import msgspec
+
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.forks import process
@@ -661,14 +663,8 @@ class _Part:
     def publish(self, metadata: CommitMetadata, prepared: Prepared | None, tried: int) -> Published:
         """Create its snapshot: one that counts by itself, or with the transaction."""
         if prepared is not None:
-            above = self.path.count("/") + 1
-            part = PartOfTransaction(
-                id=prepared.part.id,
-                above=above,
-                warehouse=prepared.part.warehouse,
-                participants=prepared.part.participants,
-            )
-            prepared = Prepared(part=part, time_ms=prepared.time_ms)
+            part = msgspec.structs.replace(prepared.part, above=self.path.count("/") + 1)
+            prepared = replace(prepared, part=part)
         message = "; ".join(self.state.messages) or None
         told = replace(metadata, message=message, properties_after=self.check)
         return self.change.publish(Publisher(self.state.store, MAIN, prepared), told, tried)

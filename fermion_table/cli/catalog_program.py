@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fermion
-from fermion.cli import add_storage_options, storage_options
+from fermion.cli import Console, add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.cli.arguments import named_values
-from fermion_table.cli.printing import Console, json_ready, print_result
+from fermion_table.cli.printing import json_ready, print_result
 from fermion_table.table.table import Table
 
 HELP = "list, create, drop, rename, snapshot and repair the tables of a warehouse"

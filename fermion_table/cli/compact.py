@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from fermion.cli import Console
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_result
+from fermion_table.cli.printing import print_result
 
 HELP = "rewrite small files as larger ones"
 

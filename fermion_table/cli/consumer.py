@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_answer, print_result
+from fermion_table.cli.printing import print_answer, print_result
 
 HELP = "show, move or delete consumers, which keep what they have not read from expiring"
 

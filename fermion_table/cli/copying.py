@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion.cli import add_storage_options, storage_options
-from fermion_table.cli.printing import Console, print_result
+from fermion.cli import Console, add_storage_options, storage_options
+from fermion_table.cli.printing import print_result
 from fermion_table.storage.location import open_store
 from fermion_table.table.copying import copy_table
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import add_html, check_html, rows_json, write_html
+from fermion.cli import Console, add_html, check_html, rows_json, write_html
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_lines, print_rows
+from fermion_table.cli.printing import print_lines, print_rows
 from fermion_table.inspection.table_difference import TableDiff
 from fermion_table.inspection.table_page import difference_page
 

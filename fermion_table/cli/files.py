@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import counted, rows_json
+from fermion.cli import Console, counted, rows_json
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_rows
+from fermion_table.cli.printing import print_rows
 
 HELP = "show the data files"
 FILES_SHOWN = 50

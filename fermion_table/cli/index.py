@@ -7,9 +7,10 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
+from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_answer, print_result
+from fermion_table.cli.printing import print_answer, print_result
 
 HELP = "show, create, rebuild or drop secondary indexes"
 

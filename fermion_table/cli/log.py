@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import add_html, check_html, write_html
+from fermion.cli import Console, add_html, check_html, write_html
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, json_ready, print_lines
+from fermion_table.cli.printing import json_ready, print_lines
 
 HELP = "show the snapshots, newest first"
 

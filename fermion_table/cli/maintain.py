@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fermion.cli import storage_options
+from fermion.cli import Console, storage_options
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
@@ -20,7 +20,6 @@ from fermion_table.cli.arguments import (
     named_values,
     open_table,
 )
-from fermion_table.cli.printing import Console
 from fermion_table.errors import TableNotFound
 from fermion_table.expiry.maintenance import MaintenanceStep
 from fermion_table.schema.properties import maintenance_policy

@@ -7,6 +7,7 @@ import dataclasses
 import threading
 from typing import Any
 
+from fermion.cli import Console
 from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.cli.arguments import (
@@ -17,7 +18,6 @@ from fermion_table.cli.arguments import (
     named_values,
     open_table,
 )
-from fermion_table.cli.printing import Console
 from fermion_table.mirrors.publish import Publication
 from fermion_table.mirrors.registry import Mirrors
 

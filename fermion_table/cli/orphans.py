@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from fermion.cli import Console
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console, print_maintenance
+from fermion_table.cli.printing import print_maintenance
 
 HELP = "delete orphan files: files of failed writers that no snapshot refers to"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import add_storage_options, counted, storage_options
-from fermion_table.cli.printing import Console
+from fermion.cli import Console, add_storage_options, counted, storage_options
 from fermion_table.paimon.definitions import LEFT_OUT
 from fermion_table.paimon.importing import from_paimon
 

@@ -4,41 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.cli import rows_json
+from fermion.cli import Console, rows_json
 from fermion.display import shortened
 from fermion.engine import value_text
 from fermion_table.expiry.maintenance import MaintenanceResult
 
 CELL_LENGTH = 40
-
-
-class Console(Protocol):
-    """What a command of the program `fermion` prints to: `fermion.cli.console.Console`."""
-
-    @property
-    def width(self) -> int:
-        """Columns of the terminal."""
-
-    def print(self, line: str = "") -> None:
-        """Print one line."""
-
-    def print_json(self, value: Any) -> None:
-        """Print a value as JSON."""
-
-    def print_table(
-        self, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
-    ) -> None:
-        """Print rows in columns."""
-
-    def progress(self, label: str) -> Any:
-        """A context manager that gives a function to show progress, or None."""
 
 
 def print_lines(console: Console, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
+from fermion.cli import Console
 from fermion_table.cli import (
     branch,
     compact,
@@ -27,7 +28,6 @@ from fermion_table.cli import (
     transfer,
     verify,
 )
-from fermion_table.cli.printing import Console
 
 HELP = "inspect and maintain tables"
 FOUND_PROBLEM = 1

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 
 import fermion
-from fermion.cli import add_storage_options, rows_json, storage_options
+from fermion.cli import Console, add_storage_options, rows_json, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
-from fermion_table.cli.printing import Console, print_rows
+from fermion_table.cli.printing import print_rows
 from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.table.table import Table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from fermion.cli import add_storage_options, storage_options
+from fermion.cli import Console, add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
-from fermion_table.cli.printing import Console, print_result
+from fermion_table.cli.printing import print_result
 
 HELP = "repair pointer files, expiry markers, unreadable newest snapshots; give up missing files"
 

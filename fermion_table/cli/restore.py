@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from fermion.cli import Console
 from fermion_table.cli.arguments import add_table, open_table
-from fermion_table.cli.printing import Console
 
 HELP = "go back to an earlier version, as a new snapshot"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import counted
+from fermion.cli import Console, counted
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console, print_answer, print_lines, print_result
+from fermion_table.cli.printing import print_answer, print_lines, print_result
 
 HELP = "show rows, optionally filtered by SQL; their number (--count); the plan (--explain)"
 FILES_EXPLAINED = 5

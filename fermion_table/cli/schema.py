@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from fermion.cli import counted, rows_json
+from fermion.cli import Console, counted, rows_json
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console
 from fermion_table.schema.schema import describe_field
 from fermion_table.table.table import Table
 

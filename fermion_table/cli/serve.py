@@ -13,11 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fermion.cli import add_storage_options, counted, storage_options
+from fermion.cli import Console, add_storage_options, counted, storage_options
 from fermion.display import location_text
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.cli.printing import Console
 
 if TYPE_CHECKING:
     from fermion_table.serving.queries import Limits

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from fermion.cli import add_html, check_html, counted, size_text, write_html
+from fermion.cli import Console, add_html, check_html, counted, size_text, write_html
 from fermion_table.cli.arguments import add_table, add_version, open_table
-from fermion_table.cli.printing import Console
 from fermion_table.moments import time_text
 from fermion_table.schema.schema import has_buckets
 from fermion_table.table.table import Table

@@ -13,12 +13,18 @@ from typing import Literal
 
 import pyarrow as pa
 
-from fermion.cli import PARQUET_SUFFIXES, add_storage_options, counted, rows_json, storage_options
+from fermion.cli import (
+    PARQUET_SUFFIXES,
+    Console,
+    add_storage_options,
+    counted,
+    rows_json,
+    storage_options,
+)
 from fermion.engine import InputFiles
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import add_table, add_version, named_values, open_table
 from fermion_table.cli.imported_files import ImportedFiles, identifier_of
-from fermion_table.cli.printing import Console
 from fermion_table.commit.replacement import TableDefinition
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.errors import CommitConflict

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
+from fermion.cli import Console
 from fermion_table.checks.data_files import verify_table
 from fermion_table.cli.arguments import add_table
-from fermion_table.cli.printing import Console, print_lines
+from fermion_table.cli.printing import print_lines
 from fermion_table.metadata.references import load_branch, missing_name
 from fermion_table.storage.location import open_store
 from fermion_table.storage.paths import MAIN

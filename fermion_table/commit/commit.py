@@ -581,10 +581,7 @@ class Commit:
 class Publisher:
     """Publishes to one branch of a table.
 
-    Attributes
-    ----------
-    prepared
-        The transaction over several tables that what is published is part of, if it is.
+    prepared: The transaction over several tables that what is published is part of, if it is.
     """
 
     store: AtomicStore

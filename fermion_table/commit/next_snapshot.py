@@ -90,12 +90,8 @@ class Changes:
 class Prepared:
     """What a transaction over several tables gives the snapshot of each.
 
-    Attributes
-    ----------
-    part
-        The transaction.
-    time_ms
-        The time of all its snapshots.
+    part: The transaction.
+    time_ms: The time of all its snapshots.
     """
 
     part: PartOfTransaction
@@ -106,15 +102,10 @@ class Prepared:
 class Place:
     """Where the next snapshot goes.
 
-    Attributes
-    ----------
-    uuid, branch
-        The identity of the commit, and its branch.
-    follows
-        What the last snapshot file holds: the base, or a snapshot of a transaction that was given
-        up.
-    prepared
-        The transaction that it is part of; None: it counts by itself.
+    uuid, branch: The identity of the commit, and its branch.
+    follows: What the last snapshot file holds: the base, or a snapshot of a transaction that was
+        given up.
+    prepared: The transaction that it is part of; None: it counts by itself.
     """
 
     uuid: str
@@ -126,10 +117,7 @@ class Place:
 class LaterThanTransaction(CommitConflict):
     """A table got a commit that is not older than the transaction, which needs a later time.
 
-    Attributes
-    ----------
-    time_ms
-        Of that commit.
+    time_ms: Of that commit.
     """
 
     time_ms = 0

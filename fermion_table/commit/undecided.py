@@ -29,16 +29,9 @@ def settled(
 ) -> tuple[Newest, float]:
     """The end of a branch's history once it is decided, and when it was looked for.
 
-    Parameters
-    ----------
-    end
-        That was found, undecided.
-
-    Raises
-    ------
-    CommitConflict
-        A transaction could be neither waited for nor given up.
-    TableNotFound, CorruptMetadata
+    end: That was found, undecided.
+    Raises CommitConflict: A transaction could be neither waited for nor given up.
+    Raises TableNotFound, CorruptMetadata.
     """
     began, pause = time.monotonic(), options.backoff_s_min
     seen_at = began
@@ -67,10 +60,7 @@ def settled(
 def give_up(store: AtomicStore, snapshot: Snapshot) -> None:
     """Decide that the transaction of a snapshot was given up, unless it is decided.
 
-    Raises
-    ------
-    OSError, CommitStateUnknown
-        Whether it is decided is not known.
+    Raises OSError, CommitStateUnknown: Whether it is decided is not known.
     """
     part = snapshot.transaction
     assert part is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,142 +16,150 @@ from fermion_table.inspection.refs import Branches
 from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.consumers import list_consumers
 from fermion_table.metadata.history import SchemaVersions, parent_of, walk
-from fermion_table.metadata.manifest import Entry, ManifestReference, reference_to
+from fermion_table.metadata.manifest import Entry, reference_to
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.references import list_tags
-from fermion_table.metadata.snapshot import Snapshot, SnapshotReference, Totals
+from fermion_table.metadata.snapshot import Deltas, Snapshot, Totals
 from fermion_table.schema.difference import schema_changes
 from fermion_table.schema.schema import TableSchema, describe_field
 from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
 
-TIME = pa.timestamp("ms", "UTC")
+INT, TEXT, TIME = pa.int64(), pa.string(), pa.timestamp("ms", "UTC")
+MAP = pa.map_(pa.string(), pa.string())
 
-SNAPSHOTS = pa.schema(
-    [
-        ("snapshot_id", pa.int64()),
-        ("parent_id", pa.int64()),
-        ("branch", pa.string()),
-        ("kind", pa.string()),
-        ("committed_at", TIME),
-        ("author", pa.string()),
-        ("message", pa.string()),
-        ("schema_id", pa.int64()),
-        ("files_added", pa.int64()),
-        ("rows_added", pa.int64()),
-        ("bytes_added", pa.int64()),
-        ("files_removed", pa.int64()),
-        ("rows_removed", pa.int64()),
-        ("bytes_removed", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("total_files", pa.int64()),
-        ("total_rows", pa.int64()),
-        ("total_rows_deleted", pa.int64()),
-        ("total_bytes", pa.int64()),
-        ("manifests", pa.int64()),
-        ("tail_entries", pa.int64()),
-        ("commit_user", pa.string()),
-        ("commit_identifier", pa.string()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("hash", pa.string()),
-    ]
+
+class _Columns:
+    """Columns of which each object of a kind makes one row: name, type, and where values come from.
+
+    That is an attribute of the object, or a function of it; None: the caller has them.
+    """
+
+    def __init__(self, *columns: tuple[str, pa.DataType, str | Callable[[Any], Any] | None]):
+        self.schema = pa.schema([column[:2] for column in columns])
+        self._sources = [
+            attrgetter(each) if isinstance(each, str) else each for *_, each in columns
+        ]
+
+    def of(self, objects: Sequence[Any], **values: Sequence[Any]) -> dict[str, pa.Array]:
+        """The columns, by name; `values` are those that the caller has."""
+        found = {}
+        for field, source in zip(self.schema, self._sources, strict=True):
+            column = values[field.name] if source is None else [source(each) for each in objects]
+            found[field.name] = pa.array(column, field.type)
+        return found
+
+
+_SNAPSHOTS = _Columns(
+    ("snapshot_id", INT, "id"),
+    ("parent_id", INT, None),
+    ("branch", TEXT, "branch"),
+    ("kind", TEXT, "kind"),
+    ("committed_at", TIME, "time_ms"),
+    ("author", TEXT, "author"),
+    ("message", TEXT, "message"),
+    ("schema_id", INT, "schema.id"),
+    *((name, INT, f"deltas.{name}") for name in Deltas.__struct_fields__),
+    ("total_files", INT, "totals.files"),
+    ("total_rows", INT, "totals.live_rows"),
+    ("total_rows_deleted", INT, "totals.rows_deleted"),
+    ("total_bytes", INT, "totals.bytes"),
+    ("manifests", INT, lambda snapshot: len(snapshot.manifests)),
+    ("tail_entries", INT, lambda snapshot: len(snapshot.tail)),
+    ("commit_user", TEXT, "commit_user"),
+    ("commit_identifier", TEXT, lambda snapshot: _text(snapshot.commit_identifier)),
+    ("properties", MAP, "properties"),
+    ("hash", TEXT, "hash"),
 )
-HISTORY = pa.schema(
-    [
-        ("snapshot_id", pa.int64()),
-        ("branch", pa.string()),
-        ("committed_at", TIME),
-        ("kind", pa.string()),
-        ("author", pa.string()),
-        ("message", pa.string()),
-        ("rows", pa.int64()),
-        ("rows_change", pa.int64()),
-        ("files", pa.int64()),
-        ("files_change", pa.int64()),
-    ]
+_HISTORY = _Columns(
+    ("snapshot_id", INT, "id"),
+    ("branch", TEXT, "branch"),
+    ("committed_at", TIME, "time_ms"),
+    ("kind", TEXT, "kind"),
+    ("author", TEXT, "author"),
+    ("message", TEXT, "message"),
+    ("rows", INT, "totals.live_rows"),
+    ("rows_change", INT, lambda snapshot: _rows_change(snapshot.deltas)),
+    ("files", INT, "totals.files"),
+    ("files_change", INT, lambda each: each.deltas.files_added - each.deltas.files_removed),
 )
-FILES = pa.schema(
-    [
-        ("path", pa.string()),
-        ("is_external", pa.bool_()),
-        ("rows", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("bytes", pa.int64()),
-        ("schema_id", pa.int64()),
-        ("bucket", pa.int64()),
-        ("total_buckets", pa.int64()),
-        ("level", pa.int64()),
-        ("retractions", pa.int64()),
-        ("sequence_number", pa.int64()),
-        ("row_id_base", pa.int64()),
-        ("added_snapshot", pa.int64()),
-        ("batch_id_min", pa.int64()),
-        ("batch_id_max", pa.int64()),
-        ("batches", pa.int64()),
-        ("deletion_vector", pa.string()),
-        ("source", pa.string()),
-        ("created_at", TIME),
-        ("column_files", pa.int64()),
-        ("column_bytes", pa.int64()),
-    ]
+_FILES = _Columns(
+    ("path", TEXT, "file"),
+    ("is_external", pa.bool_(), lambda entry: entry.external_path is not None),
+    ("rows", INT, "live_rows"),
+    ("rows_deleted", INT, "delete_rows"),
+    ("bytes", INT, "size"),
+    ("schema_id", INT, "schema_id"),
+    ("bucket", INT, "bucket"),
+    ("total_buckets", INT, None),
+    ("level", INT, "level"),
+    ("retractions", INT, "retractions"),
+    ("sequence_number", INT, "sequence_number"),
+    ("row_id_base", INT, "row_id_base"),
+    ("added_snapshot", INT, "added_snapshot"),
+    ("batch_id_min", INT, lambda entry: entry.batch and entry.batch.min),
+    ("batch_id_max", INT, lambda entry: entry.batch and entry.batch.max),
+    ("batches", INT, lambda entry: entry.batch and entry.batch.count),
+    ("deletion_vector", TEXT, lambda entry: entry.deletion_vector and entry.deletion_vector.path),
+    ("source", TEXT, "source"),
+    ("created_at", TIME, "created_ms"),
+    ("column_files", INT, lambda entry: len(entry.column_files)),
+    ("column_bytes", INT, lambda entry: entry.bytes - entry.size),
 )
-MANIFESTS = pa.schema(
-    [
-        ("path", pa.string()),
-        ("kind", pa.string()),
-        ("size", pa.int64()),
-        ("entries", pa.int64()),
-        ("entries_dead", pa.int64()),
-        ("rows", pa.int64()),
-        ("bytes", pa.int64()),
-        ("added_snapshot_min", pa.int64()),
-        ("added_snapshot_max", pa.int64()),
-        ("sequence_min", pa.int64()),
-        ("sequence_max", pa.int64()),
-        ("batch_id_min", pa.int64()),
-        ("batch_id_max", pa.int64()),
-    ]
+_MANIFESTS = _Columns(
+    ("path", TEXT, "path"),
+    ("kind", TEXT, None),
+    ("size", INT, None),
+    ("entries", INT, "entries"),
+    ("entries_dead", INT, lambda reference: len(reference.dead)),
+    ("rows", INT, "rows"),
+    ("bytes", INT, "bytes"),
+    ("added_snapshot_min", INT, lambda each: each.added_snapshot and each.added_snapshot[0]),
+    ("added_snapshot_max", INT, lambda each: each.added_snapshot and each.added_snapshot[1]),
+    ("sequence_min", INT, lambda each: each.sequence and each.sequence[0]),
+    ("sequence_max", INT, lambda each: each.sequence and each.sequence[1]),
+    ("batch_id_min", INT, lambda each: each.batch_id and each.batch_id[0]),
+    ("batch_id_max", INT, lambda each: each.batch_id and each.batch_id[1]),
 )
+SNAPSHOTS, HISTORY, FILES = _SNAPSHOTS.schema, _HISTORY.schema, _FILES.schema
 PARTITIONS = pa.schema(
     [
-        ("files", pa.int64()),
-        ("rows", pa.int64()),
-        ("rows_deleted", pa.int64()),
-        ("bytes", pa.int64()),
-        ("last_added_snapshot", pa.int64()),
+        ("files", INT),
+        ("rows", INT),
+        ("rows_deleted", INT),
+        ("bytes", INT),
+        ("last_added_snapshot", INT),
         ("last_created_at", TIME),
     ]
 )
 SCHEMAS = pa.schema(
     [
-        ("schema_id", pa.int64()),
+        ("schema_id", INT),
         ("is_current", pa.bool_()),
         ("created_at", TIME),
-        ("columns", pa.int64()),
+        ("columns", INT),
         ("fields", pa.list_(pa.string())),
         ("changes", pa.list_(pa.string())),
-        ("properties", pa.map_(pa.string(), pa.string())),
+        ("properties", MAP),
     ]
 )
-CONSUMERS = pa.schema(
-    [
-        ("name", pa.string()),
-        ("snapshot_id", pa.int64()),
-        ("branch", pa.string()),
-        ("updated_at", TIME),
-    ]
+_CONSUMERS = _Columns(
+    ("name", TEXT, "name"),
+    ("snapshot_id", INT, "snapshot_id"),
+    ("branch", TEXT, "branch"),
+    ("updated_at", TIME, "updated_ms"),
 )
 
 REFERENCES = pa.schema(
     [
-        ("name", pa.string()),
-        ("type", pa.string()),
-        ("snapshot_id", pa.int64()),
-        ("parent", pa.string()),
-        ("left_after", pa.int64()),
+        ("name", TEXT),
+        ("type", TEXT),
+        ("snapshot_id", INT),
+        ("parent", TEXT),
+        ("left_after", INT),
         ("created_at", TIME),
         ("expires_at", TIME),
-        ("message", pa.string()),
+        ("message", TEXT),
     ]
 )
 
@@ -175,14 +184,14 @@ class Inspection:
 
     def snapshots(self) -> pa.Table:
         """Every snapshot up to this one that has not expired, oldest first."""
-        rows = [_snapshot_row(each, parent_of(self.store, each)) for each in self._walked()]
-        return pa.Table.from_pylist(rows[::-1], schema=SNAPSHOTS)
+        snapshots = list(self._walked())[::-1]
+        parents = [parent_of(self.store, snapshot) for snapshot in snapshots]
+        ids = [None if parent is None else parent.id for parent in parents]
+        return pa.table(_SNAPSHOTS.of(snapshots, parent_id=ids))
 
     def history(self) -> pa.Table:
         """The history in brief, newest first: author, operation, time, and totals."""
-        return pa.Table.from_pylist(
-            [_history_row(snapshot) for snapshot in self._walked()], schema=HISTORY
-        )
+        return pa.table(_HISTORY.of(list(self._walked())))
 
     def files(self) -> pa.Table:
         """The data files in the order in which their rows are read.
@@ -191,7 +200,10 @@ class Inspection:
         whose bounds are kept; strings longer than a few bytes have bounds that are not exact.
         """
         entries, schemas = self._entries(), SchemaVersions(self.store, self.snapshot)
-        columns = _columns([_file_row(entry, schemas) for entry in entries], FILES)
+        buckets = [
+            None if entry.bucket is None else bucket_count(entry, schemas) for entry in entries
+        ]
+        columns = _FILES.of(entries, total_buckets=buckets)
         values = [entry.partition for entry in entries]
         columns |= partition_column("partition", values, schemas.current)
         columns |= statistics_column(entries, schemas)
@@ -200,13 +212,14 @@ class Inspection:
     def manifests(self) -> pa.Table:
         """The manifests, and the inline entries of the snapshot (kind ``tail``)."""
         references = list(self.snapshot.manifests)
-        rows = [_manifest_row(reference) for reference in references]
+        kinds: list[str] = [reference.kind for reference in references]
+        sizes: list[int | None] = [reference.size for reference in references]
         if self.snapshot.tail:
             path = snapshot_path(self.snapshot.id, self.snapshot.branch)
             references.append(reference_to(self.snapshot.tail, path=path, hash="", size=0))
-            rows.append(_manifest_row(references[-1]) | {"kind": "tail", "size": None})
+            kinds, sizes = [*kinds, "tail"], [*sizes, None]
         ranges = [reference.partition for reference in references]
-        columns = _columns(rows, MANIFESTS)
+        columns = _MANIFESTS.of(references, kind=kinds, size=sizes)
         schema = SchemaVersions(self.store, self.snapshot).current
         columns |= partition_column("partition_min", [span.min for span in ranges], schema)
         columns |= partition_column("partition_max", [span.max for span in ranges], schema)
@@ -219,8 +232,9 @@ class Inspection:
             groups.setdefault(entry.partition, []).append(entry)
         schema = SchemaVersions(self.store, self.snapshot).current
         columns = partition_column("partition", list(groups), schema)
-        columns |= _columns([_partition_row(entries) for entries in groups.values()], PARTITIONS)
-        return pa.table(columns)
+        rows = [_partition_row(entries) for entries in groups.values()]
+        found = pa.Table.from_pylist(rows, schema=PARTITIONS)
+        return pa.table(columns | dict(zip(found.column_names, found.columns, strict=True)))
 
     def schemas(self) -> pa.Table:
         """Every version of the schema up to this snapshot's, oldest first, with what changed."""
@@ -273,16 +287,7 @@ class Inspection:
 
     def consumers(self) -> pa.Table:
         """Programs that follow the table, and up to which snapshot they have read it."""
-        rows = [
-            {
-                "name": consumer.name,
-                "snapshot_id": consumer.snapshot_id,
-                "branch": consumer.branch,
-                "updated_at": consumer.updated_ms,
-            }
-            for consumer in list_consumers(self.store)
-        ]
-        return pa.Table.from_pylist(rows, schema=CONSUMERS)
+        return pa.table(_CONSUMERS.of(list_consumers(self.store)))
 
     def _walked(self) -> Iterable[Snapshot]:
         return walk(self.store, self.snapshot, branch=self.branch)
@@ -291,87 +296,12 @@ class Inspection:
         return live_entries(self.store, self.snapshot)
 
 
-def _snapshot_row(snapshot: Snapshot, parent: SnapshotReference | None) -> dict[str, Any]:
-    deltas, totals = snapshot.deltas, snapshot.totals
-    identifier = snapshot.commit_identifier
-    return {
-        "snapshot_id": snapshot.id,
-        "parent_id": parent.id if parent is not None else None,
-        "branch": snapshot.branch,
-        "kind": snapshot.kind,
-        "committed_at": snapshot.time_ms,
-        "author": snapshot.author,
-        "message": snapshot.message,
-        "schema_id": snapshot.schema.id,
-        **{name: getattr(deltas, name) for name in deltas.__struct_fields__},
-        "total_files": totals.files,
-        "total_rows": totals.live_rows,
-        "total_rows_deleted": totals.rows_deleted,
-        "total_bytes": totals.bytes,
-        "manifests": len(snapshot.manifests),
-        "tail_entries": len(snapshot.tail),
-        "commit_user": snapshot.commit_user,
-        "commit_identifier": None if identifier is None else str(identifier),
-        "properties": snapshot.properties,
-        "hash": snapshot.hash,
-    }
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
-def _history_row(snapshot: Snapshot) -> dict[str, Any]:
-    deltas, totals = snapshot.deltas, snapshot.totals
-    return {
-        "snapshot_id": snapshot.id,
-        "branch": snapshot.branch,
-        "committed_at": snapshot.time_ms,
-        "kind": snapshot.kind,
-        "author": snapshot.author,
-        "message": snapshot.message,
-        "rows": totals.live_rows,
-        "rows_change": deltas.rows_added - deltas.rows_removed - deltas.rows_deleted,
-        "files": totals.files,
-        "files_change": deltas.files_added - deltas.files_removed,
-    }
-
-
-def _file_row(entry: Entry, schemas: SchemaVersions) -> dict[str, Any]:
-    batch = entry.batch
-    return {
-        "path": entry.file,
-        "is_external": entry.external_path is not None,
-        "rows": entry.live_rows,
-        "rows_deleted": entry.delete_rows,
-        "bytes": entry.size,
-        "schema_id": entry.schema_id,
-        "bucket": entry.bucket,
-        "total_buckets": None if entry.bucket is None else bucket_count(entry, schemas),
-        "level": entry.level,
-        "retractions": entry.retractions,
-        "sequence_number": entry.sequence_number,
-        "row_id_base": entry.row_id_base,
-        "added_snapshot": entry.added_snapshot,
-        **_range("batch_id", None if batch is None else (batch.min, batch.max)),
-        "batches": None if batch is None else batch.count,
-        "deletion_vector": entry.deletion_vector.path if entry.deletion_vector else None,
-        "source": entry.source,
-        "created_at": entry.created_ms,
-        "column_files": len(entry.column_files),
-        "column_bytes": entry.bytes - entry.size,
-    }
-
-
-def _manifest_row(reference: ManifestReference) -> dict[str, Any]:
-    return {
-        "path": reference.path,
-        "kind": reference.kind,
-        "size": reference.size,
-        "entries": reference.entries,
-        "entries_dead": len(reference.dead),
-        "rows": reference.rows,
-        "bytes": reference.bytes,
-        **_range("added_snapshot", reference.added_snapshot),
-        **_range("sequence", reference.sequence),
-        **_range("batch_id", reference.batch_id),
-    }
+def _rows_change(deltas: Deltas) -> int:
+    return deltas.rows_added - deltas.rows_removed - deltas.rows_deleted
 
 
 def _partition_row(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -381,15 +311,4 @@ def _partition_row(entries: Sequence[Entry]) -> dict[str, Any]:
         "rows": totals.live_rows,
         "last_added_snapshot": max(entry.added_snapshot or 0 for entry in entries),
         "last_created_at": max(entry.created_ms for entry in entries),
-    }
-
-
-def _range(name: str, bounds: tuple[int, int] | None) -> dict[str, int | None]:
-    low, high = bounds or (None, None)
-    return {f"{name}_min": low, f"{name}_max": high}
-
-
-def _columns(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> dict[str, pa.Array]:
-    return {
-        field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in schema
     }

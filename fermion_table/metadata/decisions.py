@@ -41,12 +41,8 @@ _DECISION_BYTES = 1_000
 class Participant(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot that a transaction has committed.
 
-    Attributes
-    ----------
-    table_uuid, path
-        Of the table; where it lies, relative to the warehouse.
-    branch, snapshot_id, hash
-        Of the snapshot.
+    table_uuid, path: Of the table; where it lies, relative to the warehouse.
+    branch, snapshot_id, hash: Of the snapshot.
     """
 
     table_uuid: str
@@ -59,16 +55,10 @@ class Participant(msgspec.Struct, frozen=True, kw_only=True):
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What became of a transaction.
 
-    Attributes
-    ----------
-    id
-        Of the transaction.
-    state
-        What was decided.
-    time_ms
-        When, for people: milliseconds since 1970 UTC.
-    participants
-        Of a transaction that was committed.
+    id: Of the transaction.
+    state: What was decided.
+    time_ms: When, for people: milliseconds since 1970 UTC.
+    participants: Of a transaction that was committed.
     """
 
     id: str
@@ -106,10 +96,7 @@ def warehouse_above(store: AtomicStore, above: int) -> AtomicStore:
 def warehouse_id(root: AtomicStore) -> str:
     """The identity of a warehouse, which gets one where it has none.
 
-    Raises
-    ------
-    OSError
-        The storage's own; or it gives no answer.
+    Raises OSError: The storage's own; or it gives no answer.
     """
     for _ in range(CommitOptions().unknown_tries):
         found = _identity(root)
@@ -123,10 +110,8 @@ def warehouse_id(root: AtomicStore) -> str:
 def decision_on(store: AtomicStore, snapshot: Snapshot) -> Decision | None:
     """What was decided about the transaction that a snapshot of a table is part of; None: nothing.
 
-    Raises
-    ------
-    CorruptMetadata
-        The table does not lie in the warehouse any more; or the decision is of other snapshots.
+    Raises CorruptMetadata: The table does not lie in the warehouse any more; or the decision is of
+        other snapshots.
     """
     part = snapshot.transaction
     assert part is not None
@@ -150,9 +135,7 @@ def decision_on(store: AtomicStore, snapshot: Snapshot) -> Decision | None:
 def read_decision(root: AtomicStore, transaction: str) -> Decision | None:
     """The decision on a transaction, None if there is none.
 
-    Raises
-    ------
-    CorruptMetadata, UnsupportedFeature, OSError
+    Raises CorruptMetadata, UnsupportedFeature, OSError.
     """
     path = decision_path(transaction)
     try:
@@ -178,12 +161,8 @@ def decide(
 ) -> Decision:
     """Decide about a transaction, unless that was done: what counts comes back.
 
-    Raises
-    ------
-    OSError
-        The storage's own: nothing was decided here.
-    CommitStateUnknown
-        No try got an answer.
+    Raises OSError: The storage's own: nothing was decided here.
+    Raises CommitStateUnknown: No try got an answer.
     """
     path = decision_path(decision.id)
     decision = msgspec.structs.replace(

@@ -71,15 +71,10 @@ LATEST_TRIES = 3
 class Newest:
     """Where the history of a branch ends.
 
-    Attributes
-    ----------
-    snapshot
-        The newest one that counts.
-    stored
-        What the last snapshot file holds: the same, or that of a transaction over several tables
-        that is not decided, or was given up.
-    is_undecided
-        Whether the transaction may still be committed.
+    snapshot: The newest one that counts.
+    stored: What the last snapshot file holds: the same, or that of a transaction over several
+        tables that is not decided, or was given up.
+    is_undecided: Whether the transaction may still be committed.
     """
 
     snapshot: Snapshot
@@ -106,10 +101,7 @@ def newest(
 ) -> Newest:
     """The same, with what lies behind it; raises as `latest`.
 
-    Parameters
-    ----------
-    lists
-        Whether to list the snapshot files, as `latest_listed`.
+    lists: Whether to list the snapshot files, as `latest_listed`.
     """
     start = _listed_start(store, branch) if lists else start
     return end_at(store, _stored_last(store, branch, start), branch)
@@ -188,9 +180,7 @@ def load_snapshot(store: AtomicStore, snapshot_id: int, *, branch: str = MAIN) -
 def refuse_uncounted(store: AtomicStore, snapshot: Snapshot, branch: str) -> None:
     """Refuse a snapshot of a transaction over several tables that is not committed.
 
-    Raises
-    ------
-    VersionNotFound
+    Raises VersionNotFound.
     """
     part = snapshot.transaction
     if part is None or counts(store, snapshot, branch):
@@ -560,9 +550,7 @@ def schema_paths(store: AtomicStore, reference: SchemaReference) -> list[str]:
 
 def version_of(reference: SchemaReference) -> SchemaVersion:
     """A reference as a later schema version holds it."""
-    return SchemaVersion(
-        id=reference.id, path=reference.path, hash=reference.hash, size=reference.size
-    )
+    return SchemaVersion(**msgspec.structs.asdict(reference))
 
 
 class SchemaVersions(Mapping[int, TableSchema]):
@@ -585,9 +573,7 @@ class SchemaVersions(Mapping[int, TableSchema]):
             raise CorruptMetadata(
                 self._where, "ancestors that hold the schema of every file", f"no id {schema_id}"
             )
-        reference = SchemaReference(
-            id=version.id, path=version.path, hash=version.hash, size=version.size
-        )
+        reference = SchemaReference(**msgspec.structs.asdict(version))
         return load_table_schema(self._store, reference)
 
     def __iter__(self) -> Iterator[int]:

@@ -152,10 +152,7 @@ def snapshot_at(
 ) -> Snapshot:
     """The latest snapshot that was there at a time (UTC if it has no zone).
 
-    Parameters
-    ----------
-    newest
-        Where the history ends; None: at the latest.
+    newest: Where the history ends; None: at the latest.
     """
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     time_ms = milliseconds(zoned)

@@ -99,10 +99,7 @@ class Mirror:
     def of(cls, name: str, text: str) -> Mirror:
         """From a property.
 
-        Raises
-        ------
-        CorruptMetadata
-            The value is no mirror.
+        Raises CorruptMetadata: The value is no mirror.
         """
         try:
             said = json.loads(text)
@@ -124,10 +121,7 @@ class Mirror:
     ) -> MirrorTarget:
         """What writes it.
 
-        Raises
-        ------
-        InvalidArgumentError
-            A kind or an option that this version does not know.
+        Raises InvalidArgumentError: A kind or an option that this version does not know.
         """
         make = target_class(self.kind, f"mirror {self.name!r}")
         unknown = [each for each in self.options if each not in make.options]

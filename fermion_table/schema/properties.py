@@ -707,11 +707,7 @@ class KeySettings:
     """Properties of a table with a primary key, by their names with ``_``; remembers which were
     asked for.
 
-    Parameters
-    ----------
-    engines
-        Names of merge engines; names that begin with one and a dot are of this family.
-
+    engines: Names of merge engines; names that begin with one and a dot are of this family.
     All methods raise `InvalidArgumentError`, which names the property, for a value of another form.
     """
 

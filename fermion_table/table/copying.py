@@ -146,14 +146,9 @@ def copy_table(source: AtomicStore, target: AtomicStore, *, incremental: bool = 
 class _Head:
     """The snapshots of a branch that are copied.
 
-    Attributes
-    ----------
-    left_after
-        The snapshot after which it leaves another branch; 0 of main.
-    kept
-        See `pointers.first_kept`, as it was when the copy began.
-    ids
-        Its own snapshots that have not expired, ascending, without snapshot 0.
+    left_after: The snapshot after which it leaves another branch; 0 of main.
+    kept: See `pointers.first_kept`, as it was when the copy began.
+    ids: Its own snapshots that have not expired, ascending, without snapshot 0.
     """
 
     branch: str
@@ -289,10 +284,7 @@ def _refer(target: AtomicStore, path: str, data: bytes) -> None:
 def _create(target: AtomicStore, path: str, data: bytes) -> bool:
     """Create an object; whether it was not there yet.
 
-    Raises
-    ------
-    TableExists
-        There is another one.
+    Raises TableExists: There is another one.
     """
     if target.create_if_absent(path, data) is CreateResult.CREATED:
         return True

@@ -73,9 +73,7 @@ class Index:
 def check_kind_of_index(kind: object) -> IndexKind:
     """A kind of index.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError
+    Raises TypeError, InvalidArgumentError.
     """
     for known in get_args(IndexKind):
         if check_text(kind, "kind") == known:

@@ -85,10 +85,7 @@ def maintenance_steps(
 ) -> Iterator[tuple[MaintenanceStep, _Result | None]]:
     """The steps of `maintain`, each taken when it is asked for, and what became of it.
 
-    Raises
-    ------
-    TypeError, InvalidArgumentError, UnsupportedFeature
-        At once.
+    Raises TypeError, InvalidArgumentError, UnsupportedFeature: At once.
     """
     state = self._state
     dry_run = check_bool(dry_run, "dry_run")

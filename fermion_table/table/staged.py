@@ -127,20 +127,11 @@ def create_with_rows(
 ) -> Snapshot:
     """Create a table with its first rows; after an error nothing of either is left.
 
-    Parameters
-    ----------
-    data
-        Any Arrow producer.
-    metadata
-        For the history.
-    replaces
-        Whether a table that is there already is replaced.
-    creation_properties
-        Of the snapshot that creates a new table.
-
-    Raises
-    ------
-    SchemaMismatch, InvalidArgumentError, TableExists, CommitConflict, CommitStateUnknown
+    data: Any Arrow producer.
+    metadata: For the history.
+    replaces: Whether a table that is there already is replaced.
+    creation_properties: Of the snapshot that creates a new table.
+    Raises SchemaMismatch, InvalidArgumentError, TableExists, CommitConflict, CommitStateUnknown:
         And what reading the data raises.
     """
     mode: StageMode = "create_or_replace" if replaces else "create"
@@ -160,20 +151,11 @@ def schema_and_rows(
 ) -> tuple[Any, Any]:
     """The schema of a new table and its first rows, None for none.
 
-    Parameters
-    ----------
-    schema
-        A schema, None, or rows: any Arrow producer, which the schema is taken from. What pandas
+    schema: A schema, None, or rows: any Arrow producer, which the schema is taken from. What pandas
         says there of an index is left out: it does not hold for rows that come later.
-    data
-        Rows beside a schema, or None.
-    location, storage_options
-        Of the table: files on its storage are read with its options.
-
-    Raises
-    ------
-    TypeError
-        Names the parameter.
+    data: Rows beside a schema, or None.
+    location, storage_options: Of the table: files on its storage are read with its options.
+    Raises TypeError: Names the parameter.
     """
     schema, data = (with_options(item, location, storage_options) for item in (schema, data))
     if isinstance(schema, pa.Schema | TableSchema):

@@ -38,14 +38,9 @@ class TableState:
 
     It pickles with its snapshot and its ``storage_options``, credentials too.
 
-    Parameters
-    ----------
-    store, branch
-        Where the table lies, and which history it reads and writes.
-    snapshot
-        What it sees.
-    version
-        What it was opened at, if that is no branch: then it only reads.
+    store, branch: Where the table lies, and which history it reads and writes.
+    snapshot: What it sees.
+    version: What it was opened at, if that is no branch: then it only reads.
     """
 
     def __init__(
@@ -91,12 +86,8 @@ class TableState:
     ) -> transaction.Statement:
         """What changes rows by one call, and publishes that.
 
-        Parameters
-        ----------
-        base
-            The snapshot that it is decided on; None: the one that is seen.
-        seen_at
-            When the base was known to be the latest; None: not known.
+        base: The snapshot that it is decided on; None: the one that is seen.
+        seen_at: When the base was known to be the latest; None: not known.
         """
         return transaction.Statement(
             self.publisher,

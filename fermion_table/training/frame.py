@@ -83,14 +83,9 @@ class FeatureSource:
 class PlannedSource:
     """What is read of a source, and how its rows are matched.
 
-    Attributes
-    ----------
-    scan
-        Keys, time and features.
-    keys, time, features
-        Names of its columns.
-    within
-        How much older than a label's time a row may be; None: any age.
+    scan: Keys, time and features.
+    keys, time, features: Names of its columns.
+    within: How much older than a label's time a row may be; None: any age.
     """
 
     scan: Scan
