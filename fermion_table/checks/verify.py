@@ -30,13 +30,8 @@ from fermion_table.metadata.manifest_store import inherited, manifests_of, read_
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
-from fermion_table.metadata.snapshot import (
-    SchemaReference,
-    Snapshot,
-    SnapshotReference,
-    Totals,
-    decode_snapshot,
-)
+from fermion_table.metadata.snapshot import Snapshot, SnapshotReference, Totals, decode_snapshot
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import read_hashed
 from fermion_table.storage.location import location_size

@@ -39,7 +39,6 @@ from fermion_table.metadata.history import (
     latest,
     load_table_schema,
     reader_features,
-    version_of,
     walk,
 )
 from fermion_table.metadata.manifest import Entry
@@ -56,11 +55,11 @@ from fermion_table.metadata.references import (
     missing_name,
     snapshot_of,
 )
-from fermion_table.metadata.snapshot import Kind, SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.whole_rows import column_reader
-from fermion_table.schema.schema import TableSchema, encode_schema
+from fermion_table.schema.schema import SchemaReference, TableSchema, encode_schema
 from fermion_table.storage.paths import branch_path
 from fermion_table.storage.store import AtomicStore
 
@@ -147,13 +146,13 @@ class _StoredVersions:
         versions: By the ids that they have on the branch.
         Returns: The schema, and the ids that the versions got.
         """
-        ancestors, ids = (*schema.ancestors, version_of(target)), {}
+        ancestors, ids = (*schema.ancestors, target), {}
         for number, version in versions.items():
             ids[number] = ancestors[-1].id + 1
             made = msgspec.structs.replace(version, id=ids[number], ancestors=ancestors)
             ancestors = (
                 *ancestors,
-                version_of(self._writer.write_schema(made.id, encode_schema(made))),
+                self._writer.write_schema(made.id, encode_schema(made)),
             )
         self.last = frozenset(each.path for each in ancestors[len(schema.ancestors) + 1 :])
         made = msgspec.structs.replace(

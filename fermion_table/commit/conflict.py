@@ -25,7 +25,8 @@ from typing import Any
 
 from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Kind, SchemaReference
+from fermion_table.metadata.snapshot import Kind
+from fermion_table.schema.schema import SchemaReference
 
 Partitions = frozenset[tuple[Any, ...]]
 Tree = tuple[tuple[Any, ...], int]

@@ -47,7 +47,6 @@ from fermion_table.metadata.snapshot import (
     Deltas,
     PartOfTransaction,
     Producer,
-    SchemaReference,
     Snapshot,
     SnapshotReference,
     Totals,
@@ -65,6 +64,7 @@ from fermion_table.options import (
     REWRITE_DEAD_FRACTION,
     TOUCHED_PARTITIONS_MAX,
 )
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage import json_codec
 from fermion_table.storage.store import AtomicStore
 

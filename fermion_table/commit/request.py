@@ -21,8 +21,8 @@ from fermion.exports import dataclass
 from fermion_table.argument_checks import check_identifier, check_optional_text, check_text_map
 from fermion_table.commit.conflict import Mine, Partitions, Tree
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import Kind, Producer, SchemaReference, Snapshot
-from fermion_table.schema.schema import TableSchema, encode_schema
+from fermion_table.metadata.snapshot import Kind, Producer, Snapshot
+from fermion_table.schema.schema import SchemaReference, TableSchema, encode_schema
 from fermion_table.storage.paths import MAIN
 
 RemovedFile = Entry | str

@@ -13,7 +13,7 @@ from fermion.exports import dataclass
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata, CommitRequest, stored_schema
 from fermion_table.keys.key_changes import check_key_change, undecided_defaults, with_bucket_counts
-from fermion_table.metadata.history import load_table_schema, version_of
+from fermion_table.metadata.history import load_table_schema
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.snapshot import Snapshot
@@ -79,7 +79,7 @@ def changed_schema(
     schema = apply_changes(current, changes, time_ms=now_ms())
     if schema is current:
         return None
-    ancestors = (*current.ancestors, version_of(base.schema))
+    ancestors = (*current.ancestors, base.schema)
     return msgspec.structs.replace(schema, ancestors=ancestors)
 
 

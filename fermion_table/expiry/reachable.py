@@ -31,7 +31,8 @@ from fermion_table.metadata.references import (
     snapshot_of,
 )
 from fermion_table.metadata.shared_files import is_outside
-from fermion_table.metadata.snapshot import SchemaReference, Snapshot, check_writable
+from fermion_table.metadata.snapshot import Snapshot, check_writable
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
 

@@ -31,7 +31,6 @@ from fermion_table.metadata.references import (
 from fermion_table.metadata.snapshot import (
     PRIMARY_KEY,
     Delta,
-    SchemaReference,
     Snapshot,
     SnapshotReference,
     Touched,
@@ -40,7 +39,7 @@ from fermion_table.metadata.snapshot import (
 from fermion_table.options import DECODED_BYTES_PER_JSON_BYTE
 from fermion_table.schema.schema import (
     Field,
-    SchemaVersion,
+    SchemaReference,
     TableSchema,
     decode_schema,
     has_buckets,
@@ -548,11 +547,6 @@ def schema_paths(store: AtomicStore, reference: SchemaReference) -> list[str]:
     return [reference.path, *(version.path for version in ancestors)]
 
 
-def version_of(reference: SchemaReference) -> SchemaVersion:
-    """A reference as a later schema version holds it."""
-    return SchemaVersion(**msgspec.structs.asdict(reference))
-
-
 class SchemaVersions(Mapping[int, TableSchema]):
     """A snapshot's schema and those before it, by id; each is read when it is asked for.
 
@@ -573,8 +567,7 @@ class SchemaVersions(Mapping[int, TableSchema]):
             raise CorruptMetadata(
                 self._where, "ancestors that hold the schema of every file", f"no id {schema_id}"
             )
-        reference = SchemaReference(**msgspec.structs.asdict(version))
-        return load_table_schema(self._store, reference)
+        return load_table_schema(self._store, version)
 
     def __iter__(self) -> Iterator[int]:
         yield from sorted((*self._ancestors, self.current.id))

@@ -30,13 +30,13 @@ from fermion_table.metadata.packed_manifest import (
     packed_table,
     write_packed,
 )
-from fermion_table.metadata.snapshot import Delta, SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import Delta, Snapshot
 from fermion_table.options import (
     PACK_ENTRIES_MIN,
     PACK_STATISTICS_MIN,
     PACK_WIDE_ENTRIES_MIN,
 )
-from fermion_table.schema.schema import decode_schema
+from fermion_table.schema.schema import SchemaReference, decode_schema
 from fermion_table.storage import json_codec
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.json_codec import check_readable, read_hashed

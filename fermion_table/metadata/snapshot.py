@@ -23,6 +23,7 @@ from fermion_table.metadata.manifest import (
     ManifestReference,
 )
 from fermion_table.moments import time_text
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage import json_codec
 from fermion_table.storage.json_codec import Natural, Plain, Whole
 from fermion_table.storage.paths import MAIN
@@ -61,15 +62,6 @@ class SnapshotReference(msgspec.Struct, frozen=True):
 
     id: Natural
     hash: str
-
-
-class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
-
-    id: Natural
-    path: str
-    hash: str
-    size: Natural
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -33,7 +33,7 @@ from fermion_table.errors import CommitConflict, UnreadableMetadata
 from fermion_table.merging.primary_key import required_key
 from fermion_table.metadata.history import load_table_schema
 from fermion_table.metadata.manifest import Entry, paths_of
-from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import COLUMN_FILES, Kind, Snapshot
 from fermion_table.operations.assignments import Assignment
 from fermion_table.operations.draft import Draft, FindingCache, Replaced
 from fermion_table.operations.merge import Merge, MergeBuilder, MergeResult
@@ -47,7 +47,7 @@ from fermion_table.operations.row_changes import (
     addition_of,
     check_overwrite,
 )
-from fermion_table.schema.schema import KIND_COLUMN
+from fermion_table.schema.schema import KIND_COLUMN, SchemaReference
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.copied_files import copied_files
 from fermion_table.writing.data_files import DataFiles

@@ -34,38 +34,13 @@ from fermion_table.storage import json_codec
 
 EXTENSION_NAME = b"ARROW:extension:name"
 
-_PLAIN: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "date32": pa.date32(),
-    "date64": pa.date64(),
-    "time32[s]": pa.time32("s"),
-    "time32[ms]": pa.time32("ms"),
-    "time64[us]": pa.time64("us"),
-    "time64[ns]": pa.time64("ns"),
-    "duration[s]": pa.duration("s"),
-    "duration[ms]": pa.duration("ms"),
-    "duration[us]": pa.duration("us"),
-    "duration[ns]": pa.duration("ns"),
-    "string": pa.string(),
-    "large_string": pa.large_string(),
-    "string_view": pa.string_view(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
-    "binary_view": pa.binary_view(),
-    "month_day_nano_interval": pa.month_day_nano_interval(),
-}
+_PLAIN_TEXTS = (
+    "null bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 date32 "
+    "date64 time32[s] time32[ms] time64[us] time64[ns] duration[s] duration[ms] duration[us] "
+    "duration[ns] string large_string string_view binary large_binary binary_view "
+    "month_day_nano_interval"
+)
+_PLAIN = {text: pa.type_for_alias(text) for text in _PLAIN_TEXTS.split()}
 _TEXTS = {dtype: text for text, dtype in _PLAIN.items()}
 
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, (.+))?\]", re.DOTALL)
@@ -341,13 +316,13 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
-class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an earlier version is stored: its id, file, BLAKE2b hash and stored size in bytes."""
+class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
 
-    id: int
+    id: json_codec.Natural
     path: str
     hash: str
-    size: int
+    size: json_codec.Natural
 
 
 class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
@@ -394,7 +369,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     indexes: tuple[ColumnIndex, ...] = ()
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
     bucket_counts: tuple[int, ...] = ()
-    ancestors: tuple[SchemaVersion, ...] = ()
+    ancestors: tuple[SchemaReference, ...] = ()
     time_ms: int = 0
     unknown: dict[str, Any] = msgspec.field(default_factory=dict, name=json_codec.UNKNOWN_KEYS)
 

@@ -19,8 +19,9 @@ from fermion_table.commit import clone as table_clone
 from fermion_table.commit.conflict import Fail, Mine, Ok, Redo, Theirs, conflict
 from fermion_table.commit.fast_forward import HEAD_PROPERTY
 from fermion_table.metadata import consumers, deletion_vector, manifest, references, snapshot
-from fermion_table.metadata.snapshot import SchemaReference, decode_snapshot, encode_snapshot
+from fermion_table.metadata.snapshot import decode_snapshot, encode_snapshot
 from fermion_table.schema import properties, schema, transforms
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage import json_codec, paths
 from fermion_table.storage import store as storage
 from fermion_table.storage.json_codec import UNKNOWN_KEYS, Plain

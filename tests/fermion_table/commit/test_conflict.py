@@ -17,7 +17,7 @@ from fermion_table.commit.conflict import (
     needs_files,
 )
 from fermion_table.metadata.manifest import Entry
-from fermion_table.metadata.snapshot import SchemaReference
+from fermion_table.schema.schema import SchemaReference
 from tests.kit.stores import made_up_entry
 
 HERE: frozenset[tuple[Any, ...]] = frozenset({("here",)})

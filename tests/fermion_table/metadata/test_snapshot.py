@@ -12,7 +12,6 @@ from fermion_table.metadata.manifest import Entry, ManifestReference
 from fermion_table.metadata.snapshot import (
     CHECKSUM_KEY,
     Delta,
-    SchemaReference,
     Snapshot,
     SnapshotReference,
     Totals,
@@ -21,6 +20,7 @@ from fermion_table.metadata.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage import json_codec
 from tests.kit.stores import made_up_entry
 

@@ -9,8 +9,9 @@ from fermion_table.commit.request import CommitRequest, FileGroup
 from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.metadata.manifest_store import live_entries
-from fermion_table.metadata.snapshot import SchemaReference, Snapshot
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import resolve_version
+from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
