@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -20,8 +21,13 @@ def add_table(parser: argparse.ArgumentParser) -> None:
     """Add the table's path, the branch, ``--json`` and ``--storage-option``."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
     parser.add_argument("--branch", default=MAIN, metavar="NAME", help=f"branch (default: {MAIN})")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--json", "print JSON")
     add_storage_options(parser)
+
+
+def add_flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    """Add an option that has no value."""
+    parser.add_argument(name, action="store_true", help=help)
 
 
 def add_version(parser: argparse.ArgumentParser) -> None:
@@ -49,26 +55,38 @@ def interval(arguments: argparse.Namespace) -> timedelta | None:
     return None if arguments.watch is None else age_of(arguments.watch, "--watch")
 
 
+@contextmanager
+def stopped_by(*numbers: signal.Signals) -> Iterator[threading.Event]:
+    """What is set when a signal comes; a second one ends the process at once."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def stopped(*_: Any) -> None:
+        restore()
+        stop.set()
+
+    for number in before:
+        signal.signal(number, stopped)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
 def every(wait: timedelta | None, do: Callable[[threading.Event], bool]) -> bool:
     """Do something once, or with an interval until SIGTERM; what it returned the last time.
 
     do: Takes what is set when the signal comes.
     """
-    stop = threading.Event()
-    previous = signal.getsignal(signal.SIGTERM)
-
-    def stopped(*_: Any) -> None:
-        stop.set()
-        signal.signal(signal.SIGTERM, previous)  # a second one ends the process at once
-
-    signal.signal(signal.SIGTERM, stopped)
-    try:
+    with stopped_by(signal.SIGTERM) as stop:
         while True:
             is_ok = do(stop)
             if wait is None or stop.wait(max(wait.total_seconds(), 0)):
                 return is_ok
-    finally:
-        signal.signal(signal.SIGTERM, previous)
 
 
 def named_values(texts: Sequence[str], option: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import argparse
 
 from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.cli.printing import print_answer, print_result
 from fermion_table.table.table import Table
 
@@ -20,17 +20,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_version(parser)
     parser.add_argument("--message", "-m", metavar="TEXT", help="description")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--delete", action="store_true", help="delete the branch")
-    instead.add_argument(
-        "--fast-forward",
-        action="store_true",
-        help="move the parent branch to the state of this branch",
-    )
-    instead.add_argument(
-        "--merge",
-        action="store_true",
-        help="bring the commits of this branch into the parent branch",
-    )
+    add_flag(instead, "--delete", "delete the branch")
+    add_flag(instead, "--fast-forward", "move the parent branch to the state of this branch")
+    add_flag(instead, "--merge", "bring the commits of this branch into the parent branch")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -15,7 +15,7 @@ import fermion
 from fermion.cli import Console, add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.cli.arguments import named_values
+from fermion_table.cli.arguments import add_flag, named_values
 from fermion_table.cli.printing import json_ready, print_result
 from fermion_table.table.table import Table
 
@@ -30,14 +30,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("warehouse", metavar="WAREHOUSE", help="directory or URL")
-        added.add_argument("--json", action="store_true", help="print JSON")
+        add_flag(added, "--json", "print JSON")
         add_storage_options(added)
         return added
 
     listing = command("list", "show the names of tables")
     listing.add_argument("namespace", nargs="?", metavar="NAMESPACE", help="only tables in it")
     listing.add_argument("--pattern", metavar="TEXT", help="what the name is like, with * and ?")
-    listing.add_argument("--namespaces", action="store_true", help="show namespaces instead")
+    add_flag(listing, "--namespaces", "show namespaces instead")
     creation = command("create", "create a table without rows, or register one that exists")
     creation.add_argument("name", metavar="NAME", help="such as db.events")
     source = creation.add_mutually_exclusive_group(required=True)
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     drop = command("drop", "drop a table; its files stay, unless --purge is given")
     drop.add_argument("name", metavar="NAME", help="of the table")
-    drop.add_argument("--purge", action="store_true", help="delete the files of the table")
+    add_flag(drop, "--purge", "delete the files of the table")
     rename = command("rename", "give a table another name")
     rename.add_argument("name", metavar="OLD", help="the name that the table has")
     rename.add_argument("new", metavar="NEW", help="the name that it gets")
@@ -66,9 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--table", action="append", metavar="NAME", help="only this table; may be repeated"
     )
     snapshot.add_argument("--message", "-m", metavar="TEXT", help="description")
-    snapshot.add_argument("--delete", action="store_true", help="delete the snapshot")
+    add_flag(snapshot, "--delete", "delete the snapshot")
     repair = command("repair", "make the list of tables true again")
-    repair.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    add_flag(repair, "--dry-run", "only print what would be done")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> int:

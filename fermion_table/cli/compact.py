@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from fermion.cli import Console
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_table, open_table
 from fermion_table.cli.printing import print_result
 
 HELP = "rewrite small files as larger ones"
@@ -32,10 +32,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN",
         help="sort rows by this column; may be repeated",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--full",
-        action="store_true",
-        help="of a table with a primary key: merge all sorted runs, not only where they are many",
+        "of a table with a primary key: merge all sorted runs, not only where they are many",
     )
     parser.add_argument(
         "--max-groups-per-commit", type=int, metavar="N", help="commit after N groups"
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, metavar="N", help="number of groups that are rewritten at once"
     )
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    add_flag(parser, "--dry-run", "only print what would be done")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -6,7 +6,7 @@ import argparse
 
 from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.cli.printing import print_answer, print_result
 
 HELP = "show, move or delete consumers, which keep what they have not read from expiring"
@@ -17,7 +17,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("name", nargs="?", metavar="NAME", help="name of the consumer")
     add_version(parser)
-    parser.add_argument("--delete", action="store_true", help="delete the consumer")
+    add_flag(parser, "--delete", "delete the consumer")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

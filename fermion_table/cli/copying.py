@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 from fermion.cli import Console, add_storage_options, storage_options
+from fermion_table.cli.arguments import add_flag
 from fermion_table.cli.printing import print_result
 from fermion_table.storage.location import open_store
 from fermion_table.table.copying import copy_table
@@ -18,12 +19,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of the table")
     parser.add_argument("target", metavar="TARGET", help="directory or URL of the copy")
-    parser.add_argument(
-        "--incremental",
-        action="store_true",
-        help="bring a copy up to date, or finish one that was interrupted",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--incremental", "bring a copy up to date, or finish one that was interrupted")
+    add_flag(parser, "--json", "print JSON")
     add_storage_options(parser)
     add_storage_options(parser, _TARGET)
 

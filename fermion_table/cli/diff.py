@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, add_html, check_html, rows_json, write_html
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_table, open_table
 from fermion_table.cli.printing import print_lines, print_rows
 from fermion_table.inspection.table_difference import TableDiff
 from fermion_table.inspection.table_page import difference_page
@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "after", nargs="?", metavar="AFTER", help="another version (default: the latest)"
     )
-    parser.add_argument("--rows", action="store_true", help="show the rows that differ")
+    add_flag(parser, "--rows", "show the rows that differ")
     parser.add_argument(
         "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_table, open_table
 from fermion_table.cli.printing import print_maintenance
 
 HELP = "expire old snapshots and delete data that only they use"
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="always keep the last N snapshots (default: 10)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
+    add_flag(parser, "--dry-run", "only print what would be deleted")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, counted, rows_json
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.cli.printing import print_rows
 
 HELP = "show the data files"
@@ -18,9 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument(
-        "--all", action="store_true", help=f"show more than the first {FILES_SHOWN} files"
-    )
+    add_flag(parser, "--all", f"show more than the first {FILES_SHOWN} files")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_table, open_table
 from fermion_table.cli.printing import print_answer, print_result
 
 HELP = "show, create, rebuild or drop secondary indexes"
@@ -21,13 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("column", nargs="?", metavar="COLUMN", help="column to index, or with one")
     parser.add_argument("--kind", metavar="KIND", help="of a new index (default: btree)")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--drop", action="store_true", help="drop the index of the column")
-    instead.add_argument(
-        "--rebuild",
-        action="store_true",
-        help="make the index files that are missing, of the column or of all",
-    )
-    parser.add_argument("--full", action="store_true", help="with --rebuild: make all files anew")
+    add_flag(instead, "--drop", "drop the index of the column")
+    add_flag(instead, "--rebuild", "make the index files that are missing, of the column or of all")
+    add_flag(parser, "--full", "with --rebuild: make all files anew")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

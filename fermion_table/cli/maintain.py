@@ -13,6 +13,7 @@ from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
 from fermion_table.cli.arguments import (
+    add_flag,
     add_table,
     add_watch,
     every,
@@ -34,7 +35,7 @@ FOUND_PROBLEM = 1
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
+    add_flag(parser, "--dry-run", "only print what would be done")
     parser.add_argument(
         "--policy",
         metavar="NAME=VALUE",

@@ -11,6 +11,7 @@ from fermion.cli import Console
 from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.cli.arguments import (
+    add_flag,
     add_table,
     add_watch,
     every,
@@ -29,18 +30,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_table(parser)
     parser.add_argument("--name", metavar="NAME", help="this mirror (default: all of the branch)")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="print the mirrors, and publish nothing")
-    what.add_argument("--drop", action="store_true", help="forget the mirror; its files stay")
+    add_flag(what, "--list", "print the mirrors, and publish nothing")
+    add_flag(what, "--drop", "forget the mirror; its files stay")
     what.add_argument(
         "--create",
         nargs=2,
         metavar=("KIND", "LOCATION"),
         help="make a mirror, such as: delta /lake/sales; then publish it",
     )
-    parser.add_argument(
-        "--history",
-        action="store_true",
-        help="with --create: begin with the oldest snapshot (default: the newest)",
+    add_flag(
+        parser, "--history", "with --create: begin with the oldest snapshot (default: the newest)"
     )
     parser.add_argument(
         "--option",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console
-from fermion_table.cli.arguments import add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_table, open_table
 from fermion_table.cli.printing import print_maintenance
 
 HELP = "delete orphan files: files of failed writers that no snapshot refers to"
@@ -20,10 +20,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="minimum age, such as 7d, or a time, such as 2026-01-31 (default: 3d)",
     )
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--yes", action="store_true", help="delete the files")
-    chosen.add_argument(
-        "--dry-run", action="store_true", help="only print what would be deleted (default)"
-    )
+    add_flag(chosen, "--yes", "delete the files")
+    add_flag(chosen, "--dry-run", "only print what would be deleted (default)")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, add_storage_options, counted, storage_options
+from fermion_table.cli.arguments import add_flag
 from fermion_table.paimon.definitions import LEFT_OUT
 from fermion_table.paimon.importing import from_paimon
 
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="OPTION",
         help="import without this option of Paimon's, which has no counterpart; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--json", "print JSON")
     add_storage_options(parser, _SOURCE)
     add_storage_options(parser)
 

@@ -16,6 +16,7 @@ import fermion
 from fermion.cli import Console, add_storage_options, rows_json, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
+from fermion_table.cli.arguments import add_flag
 from fermion_table.cli.printing import print_rows
 from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.table.table import Table
@@ -42,8 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", type=int, metavar="N", help=f"rows (default: {ROWS_SHOWN}; with --json all)"
     )
-    parser.add_argument("--all", action="store_true", help="show all columns of the rows")
-    parser.add_argument("--json", action="store_true", help="print JSON: one object per row")
+    add_flag(parser, "--all", "show all columns of the rows")
+    add_flag(parser, "--json", "print JSON: one object per row")
     add_storage_options(parser)
 
 

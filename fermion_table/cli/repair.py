@@ -7,6 +7,7 @@ import dataclasses
 
 from fermion.cli import Console, add_storage_options, storage_options
 from fermion_table.checks.repair import repair_table
+from fermion_table.cli.arguments import add_flag
 from fermion_table.cli.printing import print_result
 
 HELP = "repair pointer files, expiry markers, unreadable newest snapshots; give up missing files"
@@ -15,11 +16,11 @@ HELP = "repair pointer files, expiry markers, unreadable newest snapshots; give 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("path", metavar="PATH", help="directory or URL of a table")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be done")
-    parser.add_argument(
+    add_flag(parser, "--dry-run", "only print what would be done")
+    add_flag(
+        parser,
         "--leave-out-missing",
-        action="store_true",
-        help="publish a snapshot without the files that are missing; first look with --dry-run",
+        "publish a snapshot without the files that are missing; first look with --dry-run",
     )
     parser.add_argument(
         "--lost-deletions",
@@ -27,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="data files whose deletion vector is missing: leave them out, or show the deleted "
         "rows again",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flag(parser, "--json", "print JSON")
     add_storage_options(parser)
 
 

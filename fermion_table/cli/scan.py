@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, counted
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.cli.printing import print_answer, print_lines, print_result
 
 HELP = "show rows, optionally filtered by SQL; their number (--count); the plan (--explain)"
@@ -26,10 +26,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", type=int, default=ROWS_SHOWN, metavar="N", help=f"rows (default: {ROWS_SHOWN})"
     )
-    parser.add_argument("--all", action="store_true", help="show all columns of the rows")
+    add_flag(parser, "--all", "show all columns of the rows")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--count", action="store_true", help="only print the number of rows")
-    instead.add_argument("--explain", action="store_true", help="print what would be read, and why")
+    add_flag(instead, "--count", "only print the number of rows")
+    add_flag(instead, "--explain", "print what would be read, and why")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

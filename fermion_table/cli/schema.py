@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, counted, rows_json
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.schema.schema import describe_field
 from fermion_table.table.table import Table
 
@@ -17,10 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument("--history", action="store_true", help="show the changes of every version")
-    parser.add_argument(
-        "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
-    )
+    add_flag(parser, "--history", "show the changes of every version")
+    add_flag(parser, "--all", f"show more than the first {COLUMNS_SHOWN} columns")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -8,15 +8,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fermion.cli import Console, add_storage_options, counted, storage_options
 from fermion.display import location_text
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
+from fermion_table.cli.arguments import add_flag, stopped_by
 
 if TYPE_CHECKING:
     from fermion_table.serving.queries import Limits
@@ -42,10 +41,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="with the token that clients must send; it is made, with a random token, if there is "
         "none (default: a random token is printed)",
     )
-    add("--no-token", action="store_true", help="anyone on this machine may ask; only at loopback")
+    add_flag(parser, "--no-token", "anyone on this machine may ask; only at loopback")
     add("--tls-cert", metavar="PATH", help="PEM: the server's certificate and those above it")
     add("--tls-key", metavar="PATH", help="PEM: the key of the certificate")
-    add("--no-tls", action="store_true", help="listen for others than this machine without TLS")
+    add_flag(parser, "--no-tls", "listen for others than this machine without TLS")
     add("--max-seconds", type=float, default=600.0, metavar="N", help="a query (default: 600)")
     add("--max-memory", default="1GB", metavar="SIZE", help="a query of DuckDB (default: 1GB)")
     add("--max-rows", type=int, metavar="N", help="of an answer (default: no limit)")
@@ -71,8 +70,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     scheme = "grpc" if certificate is None else "grpc+tls"
     host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    with _signals(stop):
+    with stopped_by(signal.SIGTERM, signal.SIGINT) as stop:
         server = SqlServer(
             catalog,
             f"{scheme}://{host}:{arguments.port}",
@@ -93,27 +91,6 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if ending.is_alive():  # a client that neither reads on nor leaves keeps its call open
         os._exit(0)
     return 0
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let SIGTERM and SIGINT ask for the end; a second one ends the process at once."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def stopped(*_: Any) -> None:
-        restore()
-        stop.set()
-
-    for number in before:
-        signal.signal(number, stopped)
-    try:
-        yield
-    finally:
-        restore()
 
 
 def _token(arguments: argparse.Namespace) -> tuple[str | None, str]:

@@ -6,7 +6,7 @@ import argparse
 
 from fermion.cli import Console
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
 from fermion_table.cli.printing import print_answer, print_result
 
 HELP = "show, create or delete tags"
@@ -19,7 +19,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_version(parser)
     parser.add_argument("--message", "-m", metavar="TEXT", help="description")
     parser.add_argument("--keep", metavar="AGE", help="time until the tag expires, such as 30d")
-    parser.add_argument("--delete", action="store_true", help="delete the tag")
+    add_flag(parser, "--delete", "delete the tag")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

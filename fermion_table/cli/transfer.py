@@ -23,7 +23,7 @@ from fermion.cli import (
 )
 from fermion.engine import InputFiles
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_table, add_version, named_values, open_table
+from fermion_table.cli.arguments import add_flag, add_table, add_version, named_values, open_table
 from fermion_table.cli.imported_files import ImportedFiles, identifier_of
 from fermion_table.commit.replacement import TableDefinition
 from fermion_table.commit.request import CommitMetadata
@@ -60,7 +60,7 @@ class Create:
         parser.add_argument(
             "--property", action="append", default=[], metavar="NAME=VALUE", help="a setting"
         )
-        parser.add_argument("--json", action="store_true", help="print JSON")
+        add_flag(parser, "--json", "print JSON")
         add_storage_options(parser)
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:
@@ -91,12 +91,8 @@ class Import:
         """Add the command's arguments."""
         add_table(parser)
         parser.add_argument("files", metavar="FILES", help=_FILES)
-        parser.add_argument(
-            "--add-columns", action="store_true", help="add columns that the table lacks"
-        )
-        parser.add_argument(
-            "--again", action="store_true", help="also files that were imported before"
-        )
+        add_flag(parser, "--add-columns", "add columns that the table lacks")
+        add_flag(parser, "--again", "also files that were imported before")
         parser.add_argument("--message", "-m", metavar="TEXT", help="description")
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:

@@ -7,7 +7,7 @@ import dataclasses
 
 from fermion.cli import Console
 from fermion_table.checks.data_files import verify_table
-from fermion_table.cli.arguments import add_table
+from fermion_table.cli.arguments import add_flag, add_table
 from fermion_table.cli.printing import print_lines
 from fermion_table.metadata.references import load_branch, missing_name
 from fermion_table.storage.location import open_store
@@ -19,9 +19,7 @@ HELP = "check the history and all files it refers to; exit status 1 if there is 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
-    parser.add_argument(
-        "--data", action="store_true", help="also read data files: checksums, ids and rows"
-    )
+    add_flag(parser, "--data", "also read data files: checksums, ids and rows")
 
 
 def run(arguments: argparse.Namespace, console: Console) -> bool:

@@ -7,7 +7,7 @@ manifests are merged, and when dead entries go.
 from __future__ import annotations
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -158,14 +158,7 @@ def next_snapshot(
         error = LaterThanTransaction(f"{store.location}: snapshot {base.id} came first")
         error.time_ms = base.time_ms
         raise error
-    added = tuple(
-        entry.inherit(
-            snapshot_id=snapshot_id,
-            sequence_start=base.sequence_next,
-            row_id_start=base.row_id_next,
-        )
-        for entry in changes.added
-    )
+    added = _inheriting(changes.added, base, snapshot_id)
     removed = changes.located.entries
     placement = _place(store, base, changes, added, writer)
     deltas = sum_deltas(added, removed)
@@ -218,18 +211,23 @@ def _changelog(
     """The changelog of a commit: entries inline, or in a manifest when there are many."""
     if changes.producer is None:
         return None
-    entries = tuple(
+    entries = _inheriting(changes.changelog, base, snapshot_id)
+    if fits_inline(entries):
+        return Changelog(producer=changes.producer, entries=entries)
+    stored = _stored_unnumbered(writer, changes.changelog, entries, base)
+    return Changelog(producer=changes.producer, manifests=(stored,))
+
+
+def _inheriting(entries: Iterable[Entry], base: Snapshot, snapshot_id: int) -> tuple[Entry, ...]:
+    """Entries of the commit that follows a snapshot, with what they inherit from it."""
+    return tuple(
         entry.inherit(
             snapshot_id=snapshot_id,
             sequence_start=base.sequence_next,
             row_id_start=base.row_id_next,
         )
-        for entry in changes.changelog
+        for entry in entries
     )
-    if fits_inline(entries):
-        return Changelog(producer=changes.producer, entries=entries)
-    stored = _stored_unnumbered(writer, changes.changelog, entries, base)
-    return Changelog(producer=changes.producer, manifests=(stored,))
 
 
 def user_of_process() -> str:
@@ -571,21 +569,14 @@ def _partitions(ranges: Sequence[PartitionRange]) -> PartitionRange:
     if any(len(each.nulls) != len(ranges[0].nulls) for each in ranges):
         return NO_BOUNDS
     return PartitionRange(
-        min=tuple(_least(values) for values in zip(*(each.min for each in ranges), strict=True)),
-        max=tuple(_greatest(values) for values in zip(*(each.max for each in ranges), strict=True)),
+        min=tuple(_bound(min, values) for values in zip(*(r.min for r in ranges), strict=True)),
+        max=tuple(_bound(max, values) for values in zip(*(r.max for r in ranges), strict=True)),
         nulls=tuple(any(flags) for flags in zip(*(each.nulls for each in ranges), strict=True)),
     )
 
 
-def _least(values: Sequence[Any]) -> Any:
+def _bound(choose: Callable[[Sequence[Any]], Any], values: Sequence[Any]) -> Any:
     try:
-        return None if None in values else min(values)
+        return None if None in values else choose(values)
     except TypeError:  # values that do not compare
-        return None
-
-
-def _greatest(values: Sequence[Any]) -> Any:
-    try:
-        return None if None in values else max(values)
-    except TypeError:  # the same
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import field
+from dataclasses import field, fields
 
 import msgspec
 
@@ -201,13 +201,6 @@ class CompactionResult:
     def add(self, part: CompactionResult) -> None:
         """Add what a part of the compaction did, except its time."""
         check_kind(part, CompactionResult, "part")
-        self.groups += part.groups
-        self.groups_dropped += part.groups_dropped
-        self.files_before += part.files_before
-        self.files_after += part.files_after
-        self.bytes_before += part.bytes_before
-        self.bytes_after += part.bytes_after
-        self.files_upgraded += part.files_upgraded
-        self.rows += part.rows
-        self.snapshots += part.snapshots
-        self.retries += part.retries
+        for each in fields(self):
+            if each.name not in ("dry_run", "seconds"):
+                setattr(self, each.name, getattr(self, each.name) + getattr(part, each.name))

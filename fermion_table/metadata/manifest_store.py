@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from fermion_table.metadata.packed_manifest import (
     packed_table,
     write_packed,
 )
-from fermion_table.metadata.snapshot import Delta, Snapshot
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import (
     PACK_ENTRIES_MIN,
     PACK_STATISTICS_MIN,
@@ -328,7 +328,10 @@ def changelog_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
 
 def removed_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
     """The entries that a snapshot's commit removed, without statistics."""
-    return list(_removed(store, snapshot.delta))
+    entries = list(snapshot.delta.removed)
+    for reference in snapshot.delta.removed_manifests:
+        entries += manifest_entries(store, reference)
+    return entries
 
 
 def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str]) -> Located:
@@ -362,12 +365,6 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
             del wanted[file]
     located.missing = sorted(wanted)
     return located
-
-
-def _removed(store: AtomicStore, delta: Delta) -> Iterator[Entry]:
-    yield from delta.removed
-    for reference in delta.removed_manifests:
-        yield from manifest_entries(store, reference)
 
 
 def inherited(entry: Entry, reference: ManifestReference) -> Entry:

@@ -254,11 +254,9 @@ def closest_names(store: AtomicStore, what: str, name: str) -> str:
     known: list[str] = []
     with contextlib.suppress(OSError, FermionError):  # a role may not be allowed to list
         if what != "branch":
-            known += [file.removesuffix(".json") for file in _file_names(store, TAG_DIRECTORY)]
+            known += tag_names(store)
         if what != "tag":
-            known.append(MAIN)
-            paths = (item.path.split("/") for item in store.list(BRANCH_DIRECTORY))
-            known += [path[1] for path in paths if path[2:] == ["branch.json"]]
+            known += [MAIN, *list_branch_names(store)]
     close = difflib.get_close_matches(str(name), known) or sorted(known)[:NAMES_SHOWN_MAX]
     noun = {"tag": "tags", "branch": "branches"}.get(what, "names")
     if not close:

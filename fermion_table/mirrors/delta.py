@@ -79,6 +79,7 @@ class DeltaTarget(MirrorTarget):
     """A Delta table in a directory."""
 
     kind = "delta"
+    table = "a Delta table"
     by_name = True
     leaf = staticmethod(delta_leaf)
 
@@ -139,10 +140,7 @@ class DeltaTarget(MirrorTarget):
         known = [found for _, info, _ in state.commits if (found := position_of(info)) is not None]
         application = state.transactions.get(_application(source))
         if application is None or (known and known[-1].source != source):
-            raise InvalidArgumentError(
-                f"{self.where}: there is a Delta table that is no mirror of this table's branch "
-                f"{source.branch!r}: choose another location"
-            )
+            raise self.no_mirror_of(source)
         if known:
             return known[-1]
         return Position(source, int(application["version"]), None)

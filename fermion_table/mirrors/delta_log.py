@@ -32,62 +32,47 @@ _COMMIT = re.compile(rf"{LOG}/(\d{{20}})\.json")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _LIST = pa.list_(pa.string())
 CHECKPOINT_SCHEMA = pa.schema(
-    [
-        (
-            "txn",
-            pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+    {
+        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
+        "add": pa.struct(
+            {
+                "path": pa.string(),
+                "partitionValues": _TEXTS,
+                "size": pa.int64(),
+                "modificationTime": pa.int64(),
+                "dataChange": pa.bool_(),
+                "stats": pa.string(),
+            }
         ),
-        (
-            "add",
-            pa.struct(
-                {
-                    "path": pa.string(),
-                    "partitionValues": _TEXTS,
-                    "size": pa.int64(),
-                    "modificationTime": pa.int64(),
-                    "dataChange": pa.bool_(),
-                    "stats": pa.string(),
-                }
-            ),
+        "remove": pa.struct(
+            {
+                "path": pa.string(),
+                "deletionTimestamp": pa.int64(),
+                "dataChange": pa.bool_(),
+                "extendedFileMetadata": pa.bool_(),
+                "partitionValues": _TEXTS,
+                "size": pa.int64(),
+            }
         ),
-        (
-            "remove",
-            pa.struct(
-                {
-                    "path": pa.string(),
-                    "deletionTimestamp": pa.int64(),
-                    "dataChange": pa.bool_(),
-                    "extendedFileMetadata": pa.bool_(),
-                    "partitionValues": _TEXTS,
-                    "size": pa.int64(),
-                }
-            ),
+        "metaData": pa.struct(
+            {
+                "id": pa.string(),
+                "format": pa.struct({"provider": pa.string(), "options": _TEXTS}),
+                "schemaString": pa.string(),
+                "partitionColumns": _LIST,
+                "configuration": _TEXTS,
+                "createdTime": pa.int64(),
+            }
         ),
-        (
-            "metaData",
-            pa.struct(
-                {
-                    "id": pa.string(),
-                    "format": pa.struct({"provider": pa.string(), "options": _TEXTS}),
-                    "schemaString": pa.string(),
-                    "partitionColumns": _LIST,
-                    "configuration": _TEXTS,
-                    "createdTime": pa.int64(),
-                }
-            ),
+        "protocol": pa.struct(
+            {
+                "minReaderVersion": pa.int32(),
+                "minWriterVersion": pa.int32(),
+                "readerFeatures": _LIST,
+                "writerFeatures": _LIST,
+            }
         ),
-        (
-            "protocol",
-            pa.struct(
-                {
-                    "minReaderVersion": pa.int32(),
-                    "minWriterVersion": pa.int32(),
-                    "readerFeatures": _LIST,
-                    "writerFeatures": _LIST,
-                }
-            ),
-        ),
-    ]
+    }
 )
 _CHANGING = ("add", "remove", "metaData", "protocol")
 _MAPS = {"partitionValues", "configuration", "options"}

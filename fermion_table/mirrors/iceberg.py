@@ -113,6 +113,7 @@ class IcebergTarget(MirrorTarget):
     """
 
     kind = "iceberg"
+    table = "an Iceberg table"
     by_name = False
     leaf = staticmethod(iceberg_leaf)
     options = ("catalog", "table")
@@ -141,10 +142,7 @@ class IcebergTarget(MirrorTarget):
             return TargetState(detail=IcebergState())
         properties = held.metadata.properties
         if (properties.get(TABLE), properties.get(BRANCH)) != (source.table_uuid, source.branch):
-            raise InvalidArgumentError(
-                f"{self.where}: there is an Iceberg table that is no mirror of this table's branch "
-                f"{source.branch!r}: choose another location"
-            )
+            raise self.no_mirror_of(source)
         snapshot = held.metadata.current_snapshot()
         if snapshot is None:
             return TargetState(detail=IcebergState(held))

@@ -105,6 +105,7 @@ class PaimonTarget(MirrorTarget):
     """A Paimon table in a directory."""
 
     kind = "paimon"
+    table = "a Paimon table"
     by_name = False
     leaf = staticmethod(paimon_leaf)
     data_folder = "bucket-0"
@@ -133,10 +134,7 @@ class PaimonTarget(MirrorTarget):
             return TargetState(detail=PaimonState())
         options = schema["options"]
         if (options.get(TABLE), options.get(BRANCH)) != (source.table_uuid, source.branch):
-            raise InvalidArgumentError(
-                f"{self.where}: there is a Paimon table that is no mirror of this table's branch "
-                f"{source.branch!r}: choose another location"
-            )
+            raise self.no_mirror_of(source)
         if snapshot is None:
             return TargetState(detail=PaimonState(schema))
         position = position_of(snapshot.get("properties") or {})

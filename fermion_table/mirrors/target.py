@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.errors import CommitConflict
 from fermion_table.metadata.snapshot import Snapshot
@@ -74,7 +75,7 @@ class Step:
 class MirrorTarget(ABC):
     """A table of another format that shows a table of ours.
 
-    kind: Its name, as users give it.
+    kind, table: Its name, as users give it; one of its tables, for messages.
     by_name: Whether columns of files are found by name; else by field id.
     leaf: The types that it has.
     options: Names of further parameters, which are texts.
@@ -85,6 +86,7 @@ class MirrorTarget(ABC):
     """
 
     kind: str
+    table: str
     by_name: bool
     leaf: Leaf
     options: tuple[str, ...] = ()
@@ -123,6 +125,13 @@ class MirrorTarget(ABC):
     def partition_by(self, schema: TableSchema) -> tuple[PartitionField, ...]:
         """Those parts of the source's partitioning that the target can say."""
         return schema.partition_by
+
+    def no_mirror_of(self, source: Source) -> InvalidArgumentError:
+        """The error for a table of another source, or of somebody else, that lies there."""
+        return InvalidArgumentError(
+            f"{self.where}: there is {self.table} that is no mirror of this table's branch "
+            f"{source.branch!r}: choose another location"
+        )
 
     @abstractmethod
     def load(self, source: Source) -> TargetState:

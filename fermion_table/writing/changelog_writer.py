@@ -15,7 +15,7 @@ from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_files import DataFiles, OpenFile
 from fermion_table.writing.incoming_rows import Partition
-from fermion_table.writing.tree_writer import KIND_FIELD
+from fermion_table.writing.tree_writer import KIND_FIELD, with_kinds
 from fermion_table.writing.writer_message import WriteSettings
 
 Changes = tuple[pa.RecordBatch, np.ndarray | None]
@@ -80,10 +80,7 @@ class ChangelogWriter:
                 current = self._files.open(
                     partition, bucket=bucket, hidden=KIND_FIELD, is_changelog=True
                 )
-            arrays = [*rows.columns, pa.array(kinds, pa.int8())]
-            schema = self._files.arrow.append(KIND_FIELD)
-            changed = pa.RecordBatch.from_arrays(arrays, schema=schema)
-            current.writer.write(changed, copy=False)
+            current.writer.write(with_kinds(rows, kinds), copy=False)
             self._files.count(current, rows.num_rows, rows.nbytes)
             retractions += int(is_retraction(kinds).sum())
         if current is not None:

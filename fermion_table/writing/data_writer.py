@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from fermion.errors import InvalidArgumentError
 from fermion.progress import watched
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
-from fermion_table.metadata.manifest import Entry
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.schema.selection import INDEX_IN_BATCH
@@ -34,7 +33,7 @@ from fermion_table.writing.incoming_rows import (
     partition_columns,
     split_batch,
 )
-from fermion_table.writing.writer_message import Origin, WriterMessage, WriteSettings, aborted
+from fermion_table.writing.writer_message import OwningWriter, WriteSettings
 
 
 class WriteBuffer:
@@ -87,7 +86,7 @@ def check_batches(batches: Any) -> Iterator[tuple[Any, Any]]:
         yield each[0], each[1]
 
 
-class DataWriter:
+class DataWriter(OwningWriter):
     """Writes Arrow data to a table's files.
 
     As a context manager it deletes what it wrote unless the block reaches `prepare_commit`. So it
@@ -127,41 +126,23 @@ class DataWriter:
                 f"{store.location}: a table with a primary key is written by a KeyWriter, which "
                 "Table.writer() makes"
             )
-        self.schema = schema
-        self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
+        super().__init__(store, schema, table_uuid, base_id, branch, owned)
         self._settings = settings or _SETTINGS
-        self._owned = OwnedFiles(store, owned)
         self._files = DataFiles(self._owned, schema, self._settings)
         self._incoming = IncomingRows(schema)
         self._arrow = self._files.arrow
         self._copier = BatchCopier(self._arrow)
         self._partitions = partition_columns(schema)
-        self._entries: list[Entry] = []
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()
         self._batch_mode: bool | None = None
-        self._finished = self._is_aborted = False
         self._memory = parse_properties(schema.properties).write_buffer_bytes
         self._buffer = self._sorting_buffer()
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse a copy: both would own, and delete, the same files."""
-        raise TypeError(
-            "a DataWriter can't be pickled or copied: pickle the Table and make a writer there, or "
-            "pickle the messages of prepare_commit()"
-        )
 
     def _sorting_buffer(self) -> WriteBuffer | None:
         if not self.schema.sort_by or self._settings.keeps_order:
             return None
         names = (self.schema.by_id[each].name for each in self.schema.sort_by)
         return WriteBuffer(RowOrder(tuple(names)), self._memory)
-
-    def __enter__(self) -> DataWriter:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if not self._finished:  # once there are messages, a commit may have named the files
-            self.abort()
 
     def write(self, data: TableLike, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
@@ -252,33 +233,15 @@ class DataWriter:
             file.writer.append_batch(number, part, copy=copy, positions=places)
             self._count(file, part.num_rows, size)
 
-    def prepare_commit(self) -> list[WriterMessage]:
-        """Finish all files and return the messages for `Table.commit`.
+    def _finish(self) -> None:
+        if self._buffer is not None:
+            self._write_sorted(self._buffer)
+        for key in list(self._open):
+            self._close(key)
 
-        Raises
-        ------
-        InvalidArgumentError
-            The writer was aborted.
-        """
-        if not self._finished:
-            if self._buffer is not None:
-                self._write_sorted(self._buffer)
-            for key in list(self._open):
-                self._close(key)
-            self._finished = True
-        elif self._is_aborted:
-            raise aborted()
-        message = self._origin.message(self._entries)
-        self._owned.release(message)
-        return [message]
-
-    def abort(self) -> None:
-        """Delete the files of this writer, but for those that were committed."""
-        self._finished = self._is_aborted = True
+    def _forget(self) -> None:
         self._buffer = None
         self._open.clear()
-        self._owned.delete()
-        self._entries.clear()
 
     def _enter_mode(self, *, batches: bool) -> None:
         if self._finished:

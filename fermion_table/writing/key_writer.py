@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.arguments import flag
-from fermion.engine import BatchCopier, array_of, filter_batch_rows, take_batch_rows
+from fermion.engine import BatchCopier, filter_batch_rows, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
@@ -34,14 +34,14 @@ from fermion_table.writing.buffer_pool import Buffer, BufferPool, Tree
 from fermion_table.writing.changelog_writer import ChangelogWriter
 from fermion_table.writing.incoming_rows import IncomingRows, partition_columns, split_batch
 from fermion_table.writing.run_folding import sorted_run, split_kinds
-from fermion_table.writing.tree_writer import KIND_FIELD, TreeWriter
-from fermion_table.writing.writer_message import Origin, WriterMessage, WriteSettings, aborted
+from fermion_table.writing.tree_writer import TreeWriter, with_kinds
+from fermion_table.writing.writer_message import OwningWriter, WriteSettings
 
 SHARE_MAX = 4
 """A batch with more than the pool's bytes divided by this is added in parts."""
 
 
-class KeyWriter:
+class KeyWriter(OwningWriter):
     """Writes Arrow data to the files of a primary-key table.
 
     As a context manager it deletes what it wrote unless the block reaches `prepare_commit`. So it
@@ -49,18 +49,8 @@ class KeyWriter:
 
     Parameters
     ----------
-    store
-        Of the table.
-    schema
-        What the files are written with; data is matched by name.
-    settings
-        How.
-    table_uuid
-        Goes into the message.
-    base_id, branch
-        The snapshot that the files are written for; None: the latest one is looked up.
-    owned
-        Those of a larger operation, which has the files of the writer, too.
+    store, schema, settings, table_uuid, base_id, branch, owned
+        As of `DataWriter`.
     bucket_counts
         Numbers of buckets of partitions that have another one than the table's settings say (see
         `metadata.bucket_counts`).
@@ -87,39 +77,22 @@ class KeyWriter:
             check_kind(settings, WriteSettings, "settings")
         settings = settings or WriteSettings()
         key = required_key(schema, store.location, "KeyWriter")
-        self.schema = schema
+        super().__init__(store, schema, table_uuid, base_id, branch, owned)
         self._key = key
-        self._origin = Origin.of(store, schema, table_uuid, base_id, branch)
         self._incoming = IncomingRows(schema, fills_defaults=key.engine.fills_defaults)
         self._partitions = partition_columns(schema)
-        self._owned = OwnedFiles(store, owned)
         trees = TreeWriter(self._owned, schema, key, settings=settings)
         is_logged = key.options.changelog_producer == "input"
         changes = None
         if is_logged:
             changes = ChangelogWriter(self._owned, schema, settings=settings)
         self._counts: BucketCounts = bucket_counts or {}
-        self._runs = _Runs(trees, key, self._counts, changes)
+        self._runs = _Runs(trees, key, self._counts, changes, self._entries)
         size = parse_properties(schema.properties).write_buffer_bytes
         self._pool = settings.buffer_pool or BufferPool(size)
         self._buffers: dict[Tree, Buffer] = {}
         self._copier = BatchCopier(self._incoming.arrow)
         self._shares_memory = any(shares_memory(field.type) for field in self._incoming.arrow)
-        self._finished = self._is_aborted = False
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse a copy: both would own, and delete, the same files."""
-        raise TypeError(
-            "a KeyWriter can't be pickled or copied: pickle the Table and make a writer there, or "
-            "pickle the messages of prepare_commit()"
-        )
-
-    def __enter__(self) -> KeyWriter:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        if not self._finished:  # once there are messages, a commit may have named the files
-            self.abort()
 
     def write(self, data: TableLike, change_type: str | None = None, *, copy: bool = True) -> None:
         """Add rows from any Arrow producer: each replaces or joins the row of its key.
@@ -175,31 +148,13 @@ class KeyWriter:
             "expected write(data)"
         )
 
-    def prepare_commit(self) -> list[WriterMessage]:
-        """Flush all rows and return the messages for `Table.commit`.
+    def _finish(self) -> None:
+        self._runs.check()
+        self._pool.flush(list(self._buffers.values()))
+        self._runs.check()
 
-        Raises
-        ------
-        InvalidArgumentError
-            A sum or product is out of range, or the writer has failed before or was aborted.
-        """
-        if not self._finished:
-            self._runs.check()
-            self._pool.flush(list(self._buffers.values()))
-            self._runs.check()
-            self._finished = True
-        elif self._is_aborted:
-            raise aborted()
-        message = self._origin.message(self._runs.entries)
-        self._owned.release(message)
-        return [message]
-
-    def abort(self) -> None:
-        """Delete the files of this writer, but for those that were committed."""
-        self._finished = self._is_aborted = True
+    def _forget(self) -> None:
         self._pool.discard(self._buffers.values())
-        self._owned.delete()
-        self._runs.entries.clear()
 
     def _enter(self) -> None:
         if self._finished:
@@ -216,9 +171,7 @@ class KeyWriter:
     def _parts(self, rows: pa.RecordBatch, kinds: np.ndarray | None) -> Iterator[pa.RecordBatch]:
         """A batch with a column of kinds where it has any, in parts that fit into the pool."""
         if kinds is not None:
-            schema = rows.schema.append(KIND_FIELD)
-            columns = [*rows.columns, array_of(kinds, pa.int8())]
-            rows = pa.RecordBatch.from_arrays(columns, schema=schema)
+            rows = with_kinds(rows, kinds)
         count = -(-rows.nbytes * SHARE_MAX // self._pool.bytes_max)
         step = max(1, -(-rows.num_rows // max(1, count)))
         for start in range(0, rows.num_rows, step):
@@ -247,6 +200,7 @@ class _Runs:
 
     bucket_counts: See `KeyWriter`.
     changes: Writes the rows as they came; None: nothing does.
+    entries: Of the files that are written are appended to it.
     """
 
     def __init__(
@@ -255,8 +209,9 @@ class _Runs:
         key: PrimaryKey,
         bucket_counts: BucketCounts,
         changes: ChangelogWriter | None,
+        entries: list[Entry],
     ) -> None:
-        self.entries: list[Entry] = []
+        self._entries = entries
         self._trees = trees
         self._changes = changes
         self._key = key
@@ -279,14 +234,14 @@ class _Runs:
         self._next[tree] = number + 1
         if self._changes is not None:
             given = map(split_kinds, batches)
-            self.entries += self._changes.write(
+            self._entries += self._changes.write(
                 tree.partition,
                 tree.bucket,
                 given,
                 sequence_offset=number,
                 total_buckets=self._counts.get(tree.partition.values),
             )
-        self.entries += self._trees.write_run(
+        self._entries += self._trees.write_run(
             tree.partition,
             tree.bucket,
             0,

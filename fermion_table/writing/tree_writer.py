@@ -184,9 +184,7 @@ class TreeWriter:
         if run.has_kinds:
             held = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds[some]
             current.retractions += int(is_retraction(held).sum())
-            rows = pa.RecordBatch.from_arrays(
-                [*rows.columns, array_of(held, pa.int8())], schema=rows.schema.append(KIND_FIELD)
-            )
+            rows = with_kinds(rows, held)
         current.file.writer.write(rows, copy=False)
         self._files.count(current.file, rows.num_rows, raw_bytes)
 
@@ -207,6 +205,12 @@ class TreeWriter:
     def _bound(self, row: pa.RecordBatch) -> str:
         """The key of a row, as entries hold it."""
         return self._key.bound(self._key.keys(row)[0].as_py())
+
+
+def with_kinds(rows: pa.RecordBatch, kinds: np.ndarray) -> pa.RecordBatch:
+    """Rows with a column of their kinds: ``int8``, shape (n,)."""
+    columns = [*rows.columns, array_of(kinds, pa.int8())]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema.append(KIND_FIELD))
 
 
 def _first_of_keys(keys: pa.Array, last: Any) -> np.ndarray:

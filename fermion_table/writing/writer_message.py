@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import get_args
+from abc import ABC, abstractmethod
+from typing import NoReturn, Self, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ from fermion_table.argument_checks import check_bool, check_kind
 from fermion_table.metadata import pointers
 from fermion_table.metadata.manifest import Entry, Source
 from fermion_table.schema.schema import TableSchema
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.buffer_pool import BufferPool
@@ -100,48 +101,81 @@ class WriterMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return sum(entry.rows for entry in self.entries if not entry.is_changelog)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What the messages of a writer say beside its files.
+class OwningWriter(ABC):
+    """What writers of a table have in common: they own their files until a commit does.
 
-    table_uuid, base_id, branch: See `WriterMessage`.
+    Parameters as of `data_writer.DataWriter`; a base of None: the latest snapshot is looked up.
     """
 
-    schema: TableSchema
-    table_uuid: str
-    base_id: int | None
-    branch: str
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         store: AtomicStore,
         schema: TableSchema,
         table_uuid: str,
         base_id: int | None,
         branch: str,
-    ) -> Origin:
-        """Of a writer that begins now; a base of None: the latest snapshot is looked up."""
-        base_id = pointers.read_latest(store, branch) if base_id is None else base_id
-        return cls(schema, table_uuid, base_id, branch)
+        owned: OwnedFiles | None,
+    ) -> None:
+        self.schema = schema
+        self._origin = WriterMessage(
+            schema_id=schema.id,
+            table_uuid=table_uuid,
+            base_id=pointers.read_latest(store, branch) if base_id is None else base_id,
+            branch=branch,
+            schema_digest=schema.digest,
+        )
+        self._owned = OwnedFiles(store, owned)
+        self._entries: list[Entry] = []
+        self._finished = self._is_aborted = False
 
-    def message(self, entries: Iterable[Entry]) -> WriterMessage:
-        """The message that names some files."""
-        return WriterMessage(
-            entries=tuple(entries),
-            schema_id=self.schema.id,
-            table_uuid=self.table_uuid,
-            base_id=self.base_id,
-            branch=self.branch,
-            schema_digest=self.schema.digest,
+    def __reduce__(self) -> NoReturn:
+        """Refuse a copy: both would own, and delete, the same files."""
+        raise TypeError(
+            f"a {type(self).__name__} can't be pickled or copied: pickle the Table and make a "
+            "writer there, or pickle the messages of prepare_commit()"
         )
 
+    def __enter__(self) -> Self:
+        return self
 
-def aborted() -> InvalidArgumentError:
-    """The error for a writer that was aborted, and is asked for its messages."""
-    return InvalidArgumentError(
-        "the writer was aborted, and has deleted its files: create a new one"
-    )
+    def __exit__(self, *raised: object) -> None:
+        if not self._finished:  # once there are messages, a commit may have named the files
+            self.abort()
+
+    def prepare_commit(self) -> list[WriterMessage]:
+        """Write all rows, finish all files, and return the messages for `Table.commit`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The writer was aborted; or, of a table with a primary key, it has failed before, or a
+            sum or product is out of range.
+        """
+        if not self._finished:
+            self._finish()
+            self._finished = True
+        elif self._is_aborted:
+            raise InvalidArgumentError(
+                "the writer was aborted, and has deleted its files: create a new one"
+            )
+        message = msgspec.structs.replace(self._origin, entries=tuple(self._entries))
+        self._owned.release(message)
+        return [message]
+
+    def abort(self) -> None:
+        """Delete the files of this writer, but for those that were committed."""
+        self._finished = self._is_aborted = True
+        self._forget()
+        self._owned.delete()
+        self._entries.clear()
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write what waits, and close all files."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Drop what waits."""
 
 
 def check_same_schema(message: WriterMessage, schema: TableSchema, branch: str, where: str) -> None:
