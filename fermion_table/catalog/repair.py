@@ -18,7 +18,7 @@ from fermion_table.catalog.names import (
     places_of,
     quoted,
 )
-from fermion_table.catalog.rows import CatalogRow, Key
+from fermion_table.catalog.rows import CatalogRow, Key, bare
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.snapshots import MESSAGE_PREFIX
 from fermion_table.catalog.table_list import TableList, row_of_namespace
@@ -136,9 +136,7 @@ class _Repair:
                 return row
             what = "the catalog's own list" if is_own else "no table"
             self.actions.append(f"{name}: taken out of the list, as {what} lies at {row.path}")
-            row = replace(
-                row, kind="unused", table_uuid=None, path=None, created=None, properties={}
-            )
+            row = bare(row)
         own = [path for number in range(row.directories) for path in places_of(name, number)]
         used = any(path in going or self.warehouse.has_table(path) for path in own)
         return row if row.dropped or used else None

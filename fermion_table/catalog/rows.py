@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -80,6 +80,11 @@ class CatalogRow:
     def is_table(self) -> bool:
         """Whether a table has the name."""
         return self.kind == "table"
+
+
+def bare(row: CatalogRow) -> CatalogRow:
+    """A row that says that no table has the name."""
+    return replace(row, kind="unused", table_uuid=None, path=None, created=None, properties={})
 
 
 def time_now() -> datetime:

@@ -18,7 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.redaction import redacted
 from fermion_table.catalog.names import TableName, directory_of, places_of
-from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, time_now
+from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, bare, time_now
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.table_list import (
     TableList,
@@ -232,7 +232,7 @@ class Tables:
             files = DroppedFiles(table_uuid=uuid, path=found.path, dropped=time_now())
             dropped[:] = [files] if table_exists(found.store) else []
             if dropped and (purge or not is_outside(found.path)):
-                yield replace(_bare(before), dropped=(*before.dropped, files))
+                yield replace(bare(before), dropped=(*before.dropped, files))
             else:
                 yield _unused(before)
 
@@ -399,14 +399,9 @@ class Tables:
             self._warehouse.make_folder("/".join(name.namespace))
 
 
-def _bare(row: CatalogRow) -> CatalogRow:
-    """A row that says that no table has the name."""
-    return replace(row, kind="unused", table_uuid=None, path=None, created=None, properties={})
-
-
 def _unused(row: CatalogRow) -> CatalogRow | Key:
     """The row of a name that its table loses; the key alone if nothing is left to say."""
-    return _bare(row) if row.directories or row.dropped else row.key
+    return bare(row) if row.directories or row.dropped else row.key
 
 
 def _others(row: CatalogRow, uuid: str) -> tuple[DroppedFiles, ...]:

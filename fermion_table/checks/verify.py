@@ -149,15 +149,13 @@ class VerifyReport:
 def verify(
     store: AtomicStore,
     *,
-    branch: str | None = None,
     check_file: CheckFile | None = None,
     external: bool = True,
 ) -> VerifyReport:
-    """Check every snapshot that has not expired, and everything it refers to.
+    """Check every snapshot of all branches that has not expired, tags, and what they refer to.
 
     Nothing is taken from a cache. Each object is read once, data files only measured.
 
-    branch: Only this branch; None for main, every other branch, and the tags' copies.
     check_file: Looks into a data file and says what is wrong with it, in words.
     external: Whether files of other tables (a clone's) are looked at too.
     Raises TableNotFound: No snapshot at all.
@@ -165,9 +163,6 @@ def verify(
     if not list_ids(store):
         raise TableNotFound(f"{store.location}: no table here (no snapshot)")
     walk = _Walk(store, check_file, external)
-    if branch is not None:
-        walk.check_branch(branch)
-        return walk.report()
     walk.check_branch(MAIN)
     for path in sorted(item.path for item in store.list(BRANCH_DIRECTORY)):
         if path.endswith("/branch.json"):

@@ -155,13 +155,6 @@ def delete_unpublished(
     owned.delete(keep)
 
 
-def discard_messages(store: AtomicStore, messages: Sequence[WriterMessage], branch: str) -> None:
-    """Delete the files of messages that are not to be committed, but what has been."""
-    written, owned = written_files(messages), OwnedFiles(store)
-    owned.take(written.paths)
-    delete_unpublished(owned, written, branch)
-
-
 def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Container[str]) -> None:
     """Refuse to publish files that are gone.
 

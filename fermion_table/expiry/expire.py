@@ -22,7 +22,6 @@ from fermion_table.expiry.maintenance import (
     is_data,
 )
 from fermion_table.expiry.reachable import (
-    SchemaPaths,
     is_over,
     live_objects,
 )
@@ -105,7 +104,6 @@ class ChangelogRetention:
 def expire_snapshots(
     store: AtomicStore,
     *,
-    schema_paths: SchemaPaths,
     branch: str = MAIN,
     older_than_ms: int | None = None,
     retain_last: int | None = None,
@@ -135,9 +133,7 @@ def expire_snapshots(
     retained = RETAIN_LAST_DEFAULT if retain_last is None else retain_last
     silent_since = None if consumer_age_ms is None else moment - consumer_age_ms
     policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms, silent_since)
-    plan, retries = despite_expiry(
-        store, lambda: _plan_run(store, branch, policy, schema_paths, dry_run)
-    )
+    plan, retries = despite_expiry(store, lambda: _plan_run(store, branch, policy, dry_run))
     if not dry_run:
         for path in [
             *plan.consumers,
@@ -202,7 +198,6 @@ def _plan_run(
     store: AtomicStore,
     branch: str,
     policy: _Policy,
-    schema_paths: SchemaPaths,
     dry_run: bool,
 ) -> _Run:
     """Mark what expires, unless it is a dry run, and find what nothing needs any more."""
@@ -236,7 +231,6 @@ def _plan_run(
         recorded = max(recorded, min(earliest, pointers.first_recorded(store, branch)))
     live = live_objects(
         store,
-        schema_paths=schema_paths,
         now=policy.now,
         earliest=earliest,
         earliest_changelog=recorded,

@@ -13,7 +13,7 @@ from fermion_table.expiry.maintenance import (
     despite_expiry,
     is_data,
 )
-from fermion_table.expiry.reachable import SchemaPaths, live_objects
+from fermion_table.expiry.reachable import live_objects
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.references import list_branches
@@ -56,7 +56,6 @@ def plan_orphans(
 def remove_orphan_files(
     store: AtomicStore,
     *,
-    schema_paths: SchemaPaths,
     older_than_ms: int | None = None,
     dry_run: bool = False,
     now: int | None = None,
@@ -94,9 +93,7 @@ def remove_orphan_files(
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
     in_use = _in_use(item.path for item in listing)
-    live, retries = despite_expiry(
-        store, lambda: live_objects(store, schema_paths=schema_paths, now=moment)
-    )
+    live, retries = despite_expiry(store, lambda: live_objects(store, now=moment))
     alive = live.among(item.path for item in listing if is_made_by_writers(item.path))
     going = plan_orphans(listing, live=alive | in_use, older_than_ms=limit)
     uploads = _left_uploads(store, limit)

@@ -6,7 +6,7 @@ Those that are being made count as well.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import field
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fermion.exports import dataclass
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata import pointers
-from fermion_table.metadata.history import load_snapshot, newest, walk
+from fermion_table.metadata.history import load_snapshot, newest, schema_paths, walk
 from fermion_table.metadata.manifest import Entry, ManifestReference, paths_of
 from fermion_table.metadata.manifest_store import (
     changelog_entries,
@@ -32,12 +32,8 @@ from fermion_table.metadata.references import (
 )
 from fermion_table.metadata.shared_files import is_outside
 from fermion_table.metadata.snapshot import Snapshot, check_writable
-from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
-
-SchemaPaths = Callable[[SchemaReference], Iterable[str]]
-"""The schema objects that a schema needs, its own included (a schema names its ancestors)."""
 
 
 @dataclass(slots=True)
@@ -78,19 +74,16 @@ class LiveObjects:
                 files = manifest_files(store, reference)
                 self._listed[key] = files.paths(live_ordinals(reference))
 
-    def add_references(
-        self, store: AtomicStore, snapshot: Snapshot, schema_paths: SchemaPaths
-    ) -> None:
+    def add_references(self, store: AtomicStore, snapshot: Snapshot) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
         self._paths.update(entry.path for entry in changelog_entries(store, snapshot))
         self._paths.update(reference.path for reference in manifests_of(snapshot))
-        self._paths.update(schema_paths(snapshot.schema))
+        self._paths.update(schema_paths(store, snapshot.schema))
 
 
 def live_objects(
     store: AtomicStore,
     *,
-    schema_paths: SchemaPaths,
     now: int,
     earliest: int = 0,
     earliest_changelog: int = 0,
@@ -109,7 +102,7 @@ def live_objects(
     for snapshot in pending_snapshots(store):
         # Where something is missing, its maker came too late, and died before giving up.
         with contextlib.suppress(CorruptMetadata):
-            _add_state(store, live, snapshot, schema_paths)
+            _add_state(store, live, snapshot)
     lefts = list_branches(store)
     for name, left_after in ((MAIN, 0), *((left.name, left.snapshot_id) for left in lefts)):
         marks = pointers.marks(store, name)
@@ -125,14 +118,14 @@ def live_objects(
         if end.is_undecided:
             # Where something is missing, the writer has failed, and deleted its files.
             with contextlib.suppress(CorruptMetadata):
-                _add_state(store, live, end.stored, schema_paths)
-        _add_history(store, live, head, name, first, recorded, schema_paths)
-    _add_state(store, live, load_snapshot(store, 0), schema_paths)
+                _add_state(store, live, end.stored)
+        _add_history(store, live, head, name, first, recorded)
+    _add_state(store, live, load_snapshot(store, 0))
     for left in lefts:
-        _add_state(store, live, snapshot_of(left, branch_path(left.name)), schema_paths)
+        _add_state(store, live, snapshot_of(left, branch_path(left.name)))
     for tag in list_tags(store):
         if not is_over(tag, now):
-            _add_state(store, live, snapshot_of(tag, tag_path(tag.name)), schema_paths)
+            _add_state(store, live, snapshot_of(tag, tag_path(tag.name)))
     return live
 
 
@@ -143,7 +136,6 @@ def _add_history(
     branch: str,
     first: int,
     recorded: int,
-    schema_paths: SchemaPaths,
 ) -> None:
     """All that the snapshots of a branch refer to, from the first to the newest.
 
@@ -155,21 +147,19 @@ def _add_history(
     for snapshot in walk(store, newest, branch=branch, to_changelogs=True):
         if snapshot.id < min(first, recorded):
             break
-        live.add_references(store, snapshot, schema_paths)
+        live.add_references(store, snapshot)
         if snapshot.id < first:
             continue
         delta = snapshot.delta
         live.add_entries(snapshot.tail[len(snapshot.tail) - delta.tail_entries :])
         live.add_listed(store, delta.added)
         last = snapshot
-    _add_state(store, live, last, schema_paths)
+    _add_state(store, live, last)
 
 
-def _add_state(
-    store: AtomicStore, live: LiveObjects, snapshot: Snapshot, schema_paths: SchemaPaths
-) -> None:
+def _add_state(store: AtomicStore, live: LiveObjects, snapshot: Snapshot) -> None:
     """All that one snapshot refers to."""
-    live.add_references(store, snapshot, schema_paths)
+    live.add_references(store, snapshot)
     live.add_entries(snapshot.tail)
     live.add_listed(store, snapshot.manifests)
 

@@ -162,7 +162,10 @@ def _without(schema: TableSchema, parent: Path, paths: Sequence[Path]) -> TableS
         field = left.pop(path[-1], None)
         if field is None:
             raise column_not_found(dotted(path), left, where="table")
-        _refuse_role(schema, field, path, "drop column")
+        if _has_role(schema, field):
+            raise InvalidArgumentError(
+                f"drop column {dotted(path)!r}: it is a partition, key or sort column"
+            )
         gone.add(field.id)
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
@@ -396,13 +399,6 @@ def _check_ranges(
                 "live rows may hold values out of its range; delete or update them first, or add a "
                 "new column",
             )
-
-
-def _refuse_role(schema: TableSchema, field: Field, path: Path, action: str) -> None:
-    if _has_role(schema, field):
-        raise InvalidArgumentError(
-            f"{action} {dotted(path)!r}: it is a partition, key or sort column"
-        )
 
 
 def check_type(dtype: Any, parameter: str) -> None:

@@ -29,7 +29,6 @@ from fermion_table.metadata import pointers
 from fermion_table.metadata.history import (
     list_ids,
     newest,
-    schema_paths,
     table_exists,
 )
 from fermion_table.metadata.references import list_branches, list_tags
@@ -208,7 +207,7 @@ def _is_kept(source: AtomicStore, heads: Sequence[_Head], references: Mapping[st
 
 def _wanted(source: AtomicStore) -> dict[str, int]:
     """The files that snapshots, branches and tags refer to, with sizes."""
-    live = live_objects(source, schema_paths=partial(schema_paths, source), now=now_ms())
+    live = live_objects(source, now=now_ms())
     listed = _listed(source)
     if missing := [path for path in live.missing(listed) if not is_index(path)]:
         raise MissingDataFile(

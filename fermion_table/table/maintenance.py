@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from fermion.arguments import flag, function, integer
 from fermion.errors import InvalidArgumentError
@@ -22,7 +21,7 @@ from fermion_table.compaction.task import CompactionMessage, CompactionResult, C
 from fermion_table.expiry import expire, orphans
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.metadata.history import latest, schema_paths
+from fermion_table.metadata.history import latest
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.moments import limit_ms, now_ms
 from fermion_table.planning.filters import TableFilter, table_filter
@@ -272,7 +271,6 @@ def expire_snapshots(
         )
     return expire.expire_snapshots(
         state.store,
-        schema_paths=partial(schema_paths, state.store),
         branch=state.branch,
         older_than_ms=limit_ms(older_than, now_ms=now),
         retain_last=(
@@ -313,7 +311,6 @@ def remove_orphan_files(
     now = now_ms()
     return orphans.remove_orphan_files(
         state.store,
-        schema_paths=partial(schema_paths, state.store),
         older_than_ms=limit_ms(older_than, now_ms=now),
         dry_run=dry_run,
         now=now,

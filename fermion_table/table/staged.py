@@ -21,7 +21,7 @@ from fermion.exports import dataclass
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind, check_kinds, described
 from fermion_table.commit.commit import Publisher
-from fermion_table.commit.committed_files import discard_messages, written_files
+from fermion_table.commit.committed_files import delete_unpublished, written_files
 from fermion_table.commit.replacement import (
     NewRows,
     TableDefinition,
@@ -38,6 +38,7 @@ from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import PartitionBy
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import Location, open_store, refuse_nested
+from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
 from fermion_table.storage.store import AtomicStore, is_done_when_interrupted
 from fermion_table.table.appending import appending
@@ -310,7 +311,9 @@ class StagedTable:
 
     def _delete(self, messages: Sequence[WriterMessage]) -> None:
         """Delete what writers made, but for what has been committed."""
-        discard_messages(self.store, messages, MAIN)
+        written, owned = written_files(messages), OwnedFiles(self.store)
+        owned.take(written.paths)
+        delete_unpublished(owned, written, MAIN)
 
     def _take_back(self, created: Snapshot) -> None:
         """Remove a table that was created a moment ago, unless somebody has used it since."""

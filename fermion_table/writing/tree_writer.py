@@ -21,7 +21,7 @@ from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.manifest import Entry, Source
+from fermion_table.metadata.manifest import Entry
 from fermion_table.options import MIB
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -91,7 +91,6 @@ class TreeWriter:
         *,
         has_kinds: bool,
         sequence_offset: int = 0,
-        source: Source | None = None,
         total_buckets: int | None = None,
     ) -> list[Entry]:
         """Write one sorted run, or a part of one.
@@ -100,7 +99,6 @@ class TreeWriter:
             rows of one key from the oldest to the newest. Kinds are ``int8``, shape (n,); None: no
             retraction is among the rows.
         has_kinds: Whether the files get a column of kinds: needed where rows are retractions.
-        source: What the entries say wrote the files; None: that of the settings.
         total_buckets: The number of buckets of the partition; None: as the table's settings say.
         Returns: Of the files, in the order of keys; empty if there are no rows.
         Raises InvalidArgumentError: Rows that are not sorted, columns that are not the table's, or
@@ -140,9 +138,7 @@ class TreeWriter:
                 at = stop
         if current is not None:
             entries.append(self._close(current, run))
-        if source is None:
-            return entries
-        return [msgspec.structs.replace(entry, source=source) for entry in entries]
+        return entries
 
     def _check(
         self, rows: pa.RecordBatch, keys: pa.Array, kinds: np.ndarray | None, *, has_kinds: bool

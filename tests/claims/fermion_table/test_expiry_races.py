@@ -32,7 +32,6 @@ from tests.kit.tables.maintenance_setups import (
     expire,
     files,
     made_store,
-    schema_paths,
 )
 
 pytestmark = pytest.mark.usefixtures("small_tail")
@@ -86,7 +85,7 @@ def test_an_expiry_within_any_call_of_another_run_takes_nothing_kept(
         if what == "expiry":
             expire(mixed, retain_last=mine)
         else:
-            remove_orphan_files(mixed, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+            remove_orphan_files(mixed, older_than_ms=FUTURE_MS)
         shared_cache.clear()
         report = verify(copy)
         assert report.ok, (calls, report)

@@ -173,7 +173,6 @@ def test_a_crash_during_expiry_leaves_changelogs_that_can_be_read(table_path, tm
         try:
             expire.expire_snapshots(
                 store,
-                schema_paths=lambda reference: [reference.path],
                 older_than_ms=2**60,
                 retain_last=1,
                 changelogs=expire.ChangelogRetention(3),

@@ -229,7 +229,6 @@ def test_an_end_that_does_not_descend_from_the_start_is_refused(table: Table) ->
 def test_changes_that_have_expired_are_refused(table: Table) -> None:
     expire_snapshots(
         table.store,
-        schema_paths=lambda reference: [reference.path],
         older_than_ms=FUTURE_MS,
         retain_last=2,
         snapshot_file_grace_ms=0,

@@ -151,7 +151,6 @@ def test_an_expired_state_does_not_come_back(table: Table) -> None:
     old = table.snapshots()[2]
     expire_snapshots(
         table.store,
-        schema_paths=lambda reference: [reference.path],
         older_than_ms=FUTURE_MS,
         retain_last=1,
         snapshot_file_grace_ms=0,

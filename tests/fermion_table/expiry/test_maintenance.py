@@ -39,7 +39,6 @@ from tests.kit.tables.maintenance_setups import (
     expire,
     files,
     made_store,
-    schema_paths,
     stored_files,
 )
 
@@ -133,10 +132,8 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: MemoryStore) -> None
 
 def test_by_default_ten_snapshots_and_seven_days_stay(store: MemoryStore) -> None:
     before = set(store.objects)
-    assert expire_snapshots(store, schema_paths=schema_paths, retain_last=1).snapshots == 0
-    assert (
-        expire_snapshots(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS).snapshots == 0
-    )
+    assert expire_snapshots(store, retain_last=1).snapshots == 0
+    assert expire_snapshots(store, older_than_ms=FUTURE_MS).snapshots == 0
     assert set(store.objects) == before
 
 
@@ -212,7 +209,7 @@ def test_nothing_goes_if_something_kept_cannot_be_read(store: MemoryStore) -> No
     with pytest.raises(CorruptMetadata):
         expire(store)
     with pytest.raises(CorruptMetadata):
-        remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+        remove_orphan_files(store, older_than_ms=FUTURE_MS)
     assert {path for path in store.objects if not path.startswith(MARKS)} == before
 
 
@@ -277,7 +274,7 @@ def test_snapshots_of_a_branch_expire_with_what_only_they_need(store: MemoryStor
         load_snapshot(store, 8, branch="dev")
     report = verify(store)
     assert report.ok, report
-    orphans = remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+    orphans = remove_orphan_files(store, older_than_ms=FUTURE_MS)
     assert orphans.files == 0
     append(store, "r", branch="dev")
     assert files(store, branch="dev") == {*"abcvxzr"}
@@ -361,11 +358,9 @@ def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None
         aged.write(path, b"..")
     aged.young = frozenset({data_path(YOUNG)})
     before = set(aged.objects)
-    planned = remove_orphan_files(
-        aged, schema_paths=schema_paths, now=10_000, dry_run=True, older_than_ms=5000
-    )
+    planned = remove_orphan_files(aged, now=10_000, dry_run=True, older_than_ms=5000)
     assert set(aged.objects) == before
-    result = remove_orphan_files(aged, schema_paths=schema_paths, now=10_000, older_than_ms=5000)
+    result = remove_orphan_files(aged, now=10_000, older_than_ms=5000)
     assert set(result.paths) == set(planned.paths) == orphans == before - set(aged.objects)
     assert (result.files, result.objects, result.bytes) == (2, 4, 12)
     assert verify(aged).ok
@@ -375,9 +370,9 @@ def test_nothing_young_goes_by_default(store: MemoryStore) -> None:
     aged = AgedStore()
     aged.objects = store.objects
     aged.write(data_path(OLD), b"..")
-    assert remove_orphan_files(aged, schema_paths=schema_paths, now=1000).paths == ()
+    assert remove_orphan_files(aged, now=1000).paths == ()
     three_days = 3 * 24 * 3600 * 1000
-    later = remove_orphan_files(aged, schema_paths=schema_paths, now=three_days + 1)
+    later = remove_orphan_files(aged, now=three_days + 1)
     assert later.paths == (data_path(OLD),)
 
 
@@ -385,4 +380,4 @@ def test_where_there_is_no_table_nothing_is_an_orphan() -> None:
     store = MemoryStore()
     store.write("data/precious.fermion", b"..")
     with pytest.raises(TableNotFound):
-        remove_orphan_files(store, schema_paths=schema_paths, older_than_ms=FUTURE_MS)
+        remove_orphan_files(store, older_than_ms=FUTURE_MS)

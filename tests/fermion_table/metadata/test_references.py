@@ -312,4 +312,4 @@ def test_bug_what_was_to_be_named_and_had_gone_stops_no_expiry(
     store.objects[pending_path("0" * 32)] = pending
     monkeypatch.setattr("fermion_table.expiry.reachable._add_history", lambda *_: None)
     shared_cache.clear()
-    live_objects(store, schema_paths=lambda schema: (), now=0)
+    live_objects(store, now=0)

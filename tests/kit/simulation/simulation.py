@@ -19,7 +19,7 @@ from fermion_table.commit.request import NewSchema
 from fermion_table.errors import CommitConflict, CommitStateUnknown, VersionNotFound
 from fermion_table.expiry.expire import expire_snapshots
 from fermion_table.expiry.orphans import remove_orphan_files
-from fermion_table.metadata.history import latest, reader_features, schema_paths, table_exists
+from fermion_table.metadata.history import latest, reader_features, table_exists
 from fermion_table.metadata.references import list_branches
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.schema.from_arrow import schema_from_arrow
@@ -151,11 +151,6 @@ class Place:
         self.store = SimulatedStore(self.storage, name)
         self.records = Records()
 
-    @property
-    def schema_paths(self) -> Any:
-        """The paths of the schemas of a snapshot."""
-        return partial(schema_paths, self.store)
-
     def latest(self, branch: str = MAIN) -> Table:
         """The table at the latest snapshot of a branch."""
         return Table(self.store, latest(self.store, branch=branch), branch=branch)
@@ -256,9 +251,7 @@ class Simulation:
                 raise Violation(f"the clone of snapshot {clone.source.id} was made, and is gone")
         later = self.scheduler.now_ms + 4 * ORPHAN_MS
         for place in places:
-            remove_orphan_files(
-                place.store, schema_paths=place.schema_paths, older_than_ms=later, now=later
-            )
+            remove_orphan_files(place.store, older_than_ms=later, now=later)
         for place in places:
             attempt = place.new_attempt("last", {"kind": self.adds, "rows": [["last", 0]]})
             data = data_of(attempt.operation["rows"])
@@ -393,7 +386,6 @@ class Simulation:
         branches = list_branches(self.main.store) if self.dice.random() < 0.3 else []
         expire_snapshots(
             self.main.store,
-            schema_paths=self.main.schema_paths,
             branch=self.dice.choice(branches).name if branches else MAIN,
             older_than_ms=self.scheduler.now_ms - self.dice.choice([0, 1_000, 10_000]),
             retain_last=self.dice.randint(1, 3),
@@ -402,7 +394,6 @@ class Simulation:
         if self.dice.random() < 0.3:
             remove_orphan_files(
                 self.main.store,
-                schema_paths=self.main.schema_paths,
                 older_than_ms=self.scheduler.now_ms - ORPHAN_MS,
             )
 

@@ -11,16 +11,11 @@ from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.metadata.versions import resolve_version
-from fermion_table.schema.schema import SchemaReference
 from fermion_table.storage.store import AtomicStore
 from tests.kit.stores import MemoryStore, made_up_entry, made_up_schema
 
 FUTURE_MS = 10**15
 MARKS = ("snapshot/EARLIEST", "expired/")
-
-
-def schema_paths(reference: SchemaReference) -> list[str]:
-    return [reference.path]
 
 
 def append(store: AtomicStore, *names: str, branch: str = "main") -> Snapshot:
@@ -55,7 +50,7 @@ def expire(store: AtomicStore, retain_last: int = 1, **fields: Any) -> Maintenan
         "now": FUTURE_MS,
         **fields,
     }
-    return expire_snapshots(store, schema_paths=schema_paths, retain_last=retain_last, **arguments)
+    return expire_snapshots(store, retain_last=retain_last, **arguments)
 
 
 def made_store() -> MemoryStore:
