@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pat
 
 from fermion.display import shortened, type_text
 from fermion.engine import unwrapped, value_text
@@ -18,7 +17,7 @@ from fermion_table.metadata.manifest import Entry, schema_holding
 from fermion_table.planning.min_max import MinMax
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.schema import Field
-from fermion_table.schema.widening import is_text
+from fermion_table.schema.widening import is_binary, is_text
 
 DESCRIPTION = pa.schema(
     [
@@ -107,7 +106,8 @@ class KnownValues:
             return None, False
         least, greatest = _texts(MinMax(field.type, [*low, *high]).result())
         cut = found.filter(pc.invert(found.field("max_is_exact"))).field("max")
-        if greatest is not None and len(cut) and _ends_anywhere(field.type):
+        may_be_cut = is_text(field.type) or is_binary(field.type)
+        if greatest is not None and len(cut) and may_be_cut:
             starts = [text for text in map(_text, cut) if text and greatest.startswith(text)]
             greatest = f"{min([greatest, *starts], key=len)}…"
         return (least, greatest), False
@@ -123,13 +123,6 @@ class KnownValues:
         if key is None or not self._is_merged:
             return False
         return key.engine.has_functions and field.id not in self._schemas.current.primary_key
-
-
-def _ends_anywhere(dtype: pa.DataType) -> bool:
-    """Whether values are text or bytes of any length, whose bounds may be cut."""
-    return is_text(dtype) or any(
-        is_kind(dtype) for is_kind in (pat.is_binary, pat.is_large_binary, pat.is_binary_view)
-    )
 
 
 def _described(

@@ -20,28 +20,8 @@ def _last(column: GroupedColumn, valid: np.ndarray | None) -> np.ndarray:
     )
 
 
-def _last_value(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return _last(column, None)
-
-
-def _last_non_null_value(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return _last(column, column.is_valid)
-
-
-def _first_value(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return column.rows_at(column.first_where(column.is_used))
-
-
-def _first_non_null_value(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return column.rows_at(column.first_where(column.is_used & column.is_valid))
-
-
-def _greatest(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return _best(column, np.maximum)
-
-
-def _least(column: GroupedColumn, function: FieldFunction) -> np.ndarray:
-    return _best(column, np.minimum)
+def _first(column: GroupedColumn, usable: np.ndarray) -> np.ndarray:
+    return column.rows_at(column.first_where(usable))
 
 
 def _best(column: GroupedColumn, better: np.ufunc) -> np.ndarray:
@@ -51,16 +31,16 @@ def _best(column: GroupedColumn, better: np.ufunc) -> np.ndarray:
     worst = bounds.min if better is np.maximum else bounds.max
     best = column.reduced(better, np.where(usable, numbers, worst))
     is_best = usable & (numbers == np.repeat(best, column.groups.lengths))
-    return column.rows_at(column.first_where(is_best))
+    return _first(column, is_best)
 
 
 FUNCTIONS: dict[str, Callable[[GroupedColumn, FieldFunction], np.ndarray]] = {
-    "last_value": _last_value,
-    "last_non_null_value": _last_non_null_value,
-    "first_value": _first_value,
-    "first_non_null_value": _first_non_null_value,
-    "max": _greatest,
-    "min": _least,
-    "bool_or": _greatest,
-    "bool_and": _least,
+    "last_value": lambda column, _: _last(column, None),
+    "last_non_null_value": lambda column, _: _last(column, column.is_valid),
+    "first_value": lambda column, _: _first(column, column.is_used),
+    "first_non_null_value": lambda column, _: _first(column, column.is_used & column.is_valid),
+    "max": lambda column, _: _best(column, np.maximum),
+    "min": lambda column, _: _best(column, np.minimum),
+    "bool_or": lambda column, _: _best(column, np.maximum),
+    "bool_and": lambda column, _: _best(column, np.minimum),
 }

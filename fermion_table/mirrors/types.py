@@ -15,6 +15,7 @@ from fermion.engine import child_fields
 from fermion.errors import UnsupportedTypeError
 from fermion_table.schema.conversion import Conversion
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema
+from fermion_table.schema.widening import is_binary, is_text
 
 DECIMAL_DIGITS_MAX = 38
 
@@ -32,9 +33,9 @@ def plain_leaf(dtype: pa.DataType) -> pa.DataType | None:
         return dtype
     if pat.is_unsigned_integer(dtype):
         return {8: pa.int16(), 16: pa.int32(), 32: pa.int64()}.get(dtype.bit_width)
-    if pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype):
+    if is_text(dtype):
         return pa.string()
-    if pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype):
+    if is_binary(dtype):
         return pa.binary()
     if pat.is_fixed_size_binary(dtype):
         return dtype

@@ -30,6 +30,7 @@ from fermion_table.planning.filters import (
 from fermion_table.schema import value_codec
 from fermion_table.schema.schema import Field, PartitionField, Path, TableSchema
 from fermion_table.schema.transforms import bucket_of, source_range
+from fermion_table.schema.widening import is_binary
 
 _INEXACT_FLAGS = int(ChunkFlag.HAS_MINMAX | ChunkFlag.NAN_KNOWN)
 
@@ -203,8 +204,7 @@ def _unit(partition_field: PartitionField, column: Field, low: Any, high: Any) -
 def _key(value: Any, dtype: pa.DataType, *, is_max: bool) -> int | None:
     """The key of a JSON value, or of the longest strings that begin with it."""
     if isinstance(value, str):
-        binary = pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype)
-        binary = binary or pat.is_fixed_size_binary(dtype)
+        binary = is_binary(dtype) or pat.is_fixed_size_binary(dtype)
         value = bytes.fromhex(value) if binary else value.encode()
     return bound_key(value, dtype, is_max=is_max)
 

@@ -10,7 +10,7 @@ import pyarrow.types as pat
 
 from fermion.exports import dataclass
 from fermion_table.schema.value_codec import has_plain_json
-from fermion_table.schema.widening import is_text
+from fermion_table.schema.widening import is_binary, is_text
 
 COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or", "rbm64"})
 RETRACTABLE = frozenset(
@@ -66,10 +66,6 @@ def _is_list(dtype: pa.DataType) -> bool:
     return bool(pat.is_list(dtype) or pat.is_large_list(dtype))
 
 
-def _is_binary(dtype: pa.DataType) -> bool:
-    return bool(pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype))
-
-
 _Fits = Callable[[pa.DataType], bool]
 _ANY: tuple[_Fits, str] = (lambda dtype: True, "any type")
 _NUMBERS: tuple[_Fits, str] = (_is_number, "a number")
@@ -93,6 +89,6 @@ FUNCTIONS: dict[str, tuple[_Fits, str]] = {
         lambda dtype: _is_list(dtype) and bool(pat.is_struct(dtype.value_type)),
         "a list of structs",
     ),
-    "rbm64": (_is_binary, "binary"),
+    "rbm64": (is_binary, "binary"),
 }
 """Functions of the engine ``aggregation``: the columns that each is made for, and in words."""

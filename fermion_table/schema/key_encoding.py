@@ -32,7 +32,7 @@ from fermion import arrow_compute as pc
 from fermion.engine import array_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
-from fermion_table.schema.widening import is_text
+from fermion_table.schema.widening import is_binary, is_text
 
 _SIGN = np.uint64(1 << 63)
 _ZERO, _ESCAPED, _END = b"\x00", b"\x00\x01", b"\x00\x00"
@@ -347,10 +347,4 @@ def _is_fixed(dtype: pa.DataType) -> bool:
 
 
 def _is_bytes(dtype: pa.DataType) -> bool:
-    return bool(
-        is_text(dtype)
-        or pat.is_binary(dtype)
-        or pat.is_large_binary(dtype)
-        or pat.is_binary_view(dtype)
-        or pat.is_fixed_size_binary(dtype)
-    )
+    return bool(is_text(dtype) or is_binary(dtype) or pat.is_fixed_size_binary(dtype))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.engine import check_filled, filled_bytes
-from fermion_table.schema.widening import is_list_view
+from fermion_table.schema.widening import is_binary, is_list_view, is_text
 
 _FIXED_OR_VIEWS = (pa.FixedSizeBinaryScalar, pa.BinaryViewScalar, pa.StringViewScalar)
 """Scalars whose bytes follow from the type, or are there once for all rows."""
@@ -119,19 +119,7 @@ def zeros(dtype: pa.DataType, length: int) -> pa.Array:
         return pa.Array.from_buffers(dtype, length, buffers, children=children)
     if pat.is_null(dtype):
         return pa.nulls(length)
-    if pat.is_fixed_size_binary(dtype) or not _is_variable(dtype):
+    if pat.is_fixed_size_binary(dtype) or not (is_text(dtype) or is_binary(dtype)):
         size = -(-length * dtype.bit_width // 8)
         return pa.Array.from_buffers(dtype, length, [None, pa.py_buffer(bytes(size))])
     return pa.repeat(pa.scalar(b"", pa.binary()).cast(dtype), length)
-
-
-def _is_variable(dtype: pa.DataType) -> bool:
-    """Whether values are texts or bytes of any length."""
-    return bool(
-        pat.is_string(dtype)
-        or pat.is_large_string(dtype)
-        or pat.is_string_view(dtype)
-        or pat.is_binary(dtype)
-        or pat.is_large_binary(dtype)
-        or pat.is_binary_view(dtype)
-    )

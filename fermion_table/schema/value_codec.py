@@ -29,7 +29,7 @@ from fermion.engine import PLAIN, array_of, unscaled_integer
 from fermion.errors import UnsupportedTypeError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.repeated import nulls, repeat
-from fermion_table.schema.widening import is_text
+from fermion_table.schema.widening import is_binary, is_text
 
 ARROW_KEY = "arrow"
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -147,12 +147,7 @@ def _special_text(value: float) -> str:
 
 
 def _is_binary(dtype: pa.DataType) -> bool:
-    return (
-        pat.is_binary(dtype)
-        or pat.is_large_binary(dtype)
-        or pat.is_binary_view(dtype)
-        or pat.is_fixed_size_binary(dtype)
-    )
+    return is_binary(dtype) or pat.is_fixed_size_binary(dtype)
 
 
 def _is_ticks(dtype: pa.DataType) -> bool:

@@ -31,6 +31,11 @@ def is_text(dtype: pa.DataType) -> bool:
     return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
 
 
+def is_binary(dtype: pa.DataType) -> bool:
+    """Whether values are bytes of any length: binary, large binary or binary view."""
+    return pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype)
+
+
 def is_list_view(dtype: pa.DataType) -> bool:
     """Whether lists have offsets and sizes, and so may overlap or lie out of order."""
     return pat.is_list_view(dtype) or pat.is_large_list_view(dtype)
@@ -155,10 +160,6 @@ def can_cast_checked(old: pa.DataType, new: pa.DataType) -> bool:
     return any(one(old) and other(new) for one, other in _CHECKED)
 
 
-def _is_bytes(dtype: pa.DataType) -> bool:
-    return pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype)
-
-
 _CHECKED = (
     (pat.is_integer, pat.is_integer),
     (pat.is_integer, pat.is_floating),
@@ -169,10 +170,10 @@ _CHECKED = (
     (pat.is_duration, pat.is_duration),
     (pat.is_date, pat.is_date),
     (is_text, is_text),
-    (_is_bytes, _is_bytes),
-    (is_text, _is_bytes),
-    (_is_bytes, is_text),
-    (pat.is_fixed_size_binary, _is_bytes),
+    (is_binary, is_binary),
+    (is_text, is_binary),
+    (is_binary, is_text),
+    (pat.is_fixed_size_binary, is_binary),
 )
 
 
