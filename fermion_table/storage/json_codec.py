@@ -49,7 +49,7 @@ _ZSTD_LEVEL = 3
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _making = Lock()
 
-_Decoded = TypeVar("_Decoded")
+T = TypeVar("T")
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
@@ -66,14 +66,14 @@ def encode(value: Any) -> bytes:
     return msgspec.json.encode(_hoisted(msgspec.json.decode(encoded)))
 
 
-def decode(data: bytes, target: type[_Decoded], path: str) -> _Decoded:
+def decode(data: bytes, target: type[T], path: str) -> T:
     """A struct from stored bytes, compressed or not; unknown keys are ignored.
 
     Raises CorruptMetadata: Not JSON of that shape; `path` names the object.
     """
     try:
         kind: Any = target
-        decoded: _Decoded = decoder(kind).decode(decompressed(data, path))
+        decoded: T = decoder(kind).decode(decompressed(data, path))
         return decoded
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptMetadata(path, f"JSON of a {target.__name__}", str(error)) from error
@@ -216,9 +216,6 @@ def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
     return None
 
 
-T = TypeVar("T")
-
-
 def read_decoded(store: AtomicStore, path: str, decode: Callable[[bytes], T]) -> T:
     """What is decoded of an object, which is read again where it is corrupt.
 
@@ -244,12 +241,9 @@ def read_hashed(store: AtomicStore, path: str, hash: str, stop: int = METADATA_B
         return data if content_hash(data) == hash else store.read(path, stop)
 
 
-_Checked = TypeVar("_Checked")
-
-
 def encode_checked(
-    encode: Callable[[], bytes], path: str, decode: Callable[[bytes, str], _Checked]
-) -> tuple[bytes, _Checked]:
+    encode: Callable[[], bytes], path: str, decode: Callable[[bytes, str], T]
+) -> tuple[bytes, T]:
     """The bytes of an object that is about to be stored, and what the reader makes of them.
 
     decode: The reader's function; it is given the bytes and the path.
@@ -262,7 +256,7 @@ def encode_checked(
     return data, check_readable(data, path, decode)
 
 
-def check_readable(data: bytes, path: str, decode: Callable[[bytes, str], _Checked]) -> _Checked:
+def check_readable(data: bytes, path: str, decode: Callable[[bytes, str], T]) -> T:
     """What the reader makes of bytes that are about to be stored; parameters as above.
 
     Raises UnreadableMetadata: The reader refuses them.
