@@ -30,6 +30,12 @@ def add_flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
     parser.add_argument(name, action="store_true", help=help)
 
 
+def add_repeated(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
+    """Add an option that may be given several times: a list of texts, or None."""
+    help = f"{help}; may be repeated"
+    parser.add_argument(name, action="append", metavar=metavar, help=help)
+
+
 def add_version(parser: argparse.ArgumentParser) -> None:
     """Add the version to inspect."""
     parser.add_argument(
@@ -89,13 +95,13 @@ def every(wait: timedelta | None, do: Callable[[threading.Event], bool]) -> bool
                 return is_ok
 
 
-def named_values(texts: Sequence[str], option: str) -> dict[str, str]:
+def named_values(texts: Sequence[str] | None, option: str) -> dict[str, str]:
     """The values of an option that is given as ``NAME=VALUE``, by name.
 
     Raises InvalidArgumentError: One is not.
     """
     values = {}
-    for text in texts:
+    for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InvalidArgumentError(f"{option} {text!r}: expected NAME=VALUE")

@@ -15,7 +15,7 @@ import fermion
 from fermion.cli import Console, add_storage_options, storage_options
 from fermion.errors import InvalidArgumentError
 from fermion_table.catalog.catalog import Catalog
-from fermion_table.cli.arguments import add_flag, named_values
+from fermion_table.cli.arguments import add_flag, add_repeated, named_values
 from fermion_table.cli.printing import json_ready, print_result
 from fermion_table.table.table import Table
 
@@ -45,15 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--like", metavar="FILE", help="Fermion or Parquet file, or table, with the columns"
     )
     source.add_argument("--register", metavar="PATH", help="name the table that is there")
-    creation.add_argument(
-        "--primary-key", action="append", default=[], metavar="COLUMN", help="may be repeated"
-    )
-    creation.add_argument(
-        "--partition-by", action="append", default=[], metavar="TEXT", help="may be repeated"
-    )
-    creation.add_argument(
-        "--property", action="append", default=[], metavar="NAME=VALUE", help="may be repeated"
-    )
+    add_repeated(creation, "--primary-key", "COLUMN", "a column that identifies rows")
+    add_repeated(creation, "--partition-by", "TEXT", 'a column, or a function such as "day(at)"')
+    add_repeated(creation, "--property", "NAME=VALUE", "a setting")
     drop = command("drop", "drop a table; its files stay, unless --purge is given")
     drop.add_argument("name", metavar="NAME", help="of the table")
     add_flag(drop, "--purge", "delete the files of the table")
@@ -62,9 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     rename.add_argument("new", metavar="NEW", help="the name that it gets")
     snapshot = command("snapshot", "show, create or delete snapshots of many tables")
     snapshot.add_argument("name", nargs="?", metavar="NAME", help="of the snapshot")
-    snapshot.add_argument(
-        "--table", action="append", metavar="NAME", help="only this table; may be repeated"
-    )
+    add_repeated(snapshot, "--table", "NAME", "only this table")
     snapshot.add_argument("--message", "-m", metavar="TEXT", help="description")
     add_flag(snapshot, "--delete", "delete the snapshot")
     repair = command("repair", "make the list of tables true again")
@@ -103,8 +95,8 @@ def _create(catalog: Catalog, arguments: argparse.Namespace, console: Console) -
         table = catalog.create_table(
             arguments.name,
             _columns(arguments.like, storage_options(arguments)),
-            primary_key=arguments.primary_key or None,
-            partition_by=arguments.partition_by or None,
+            primary_key=arguments.primary_key,
+            partition_by=arguments.partition_by,
             properties=properties,
         )
     print_result(

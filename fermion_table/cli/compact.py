@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 
 from fermion.cli import Console
-from fermion_table.cli.arguments import add_flag, add_table, open_table
+from fermion_table.cli.arguments import add_flag, add_repeated, add_table, open_table
 from fermion_table.cli.printing import print_result
 
 HELP = "rewrite small files as larger ones"
@@ -26,12 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="do not rewrite groups of fewer files (default: 2)",
     )
-    parser.add_argument(
-        "--sort-by",
-        action="append",
-        metavar="COLUMN",
-        help="sort rows by this column; may be repeated",
-    )
+    add_repeated(parser, "--sort-by", "COLUMN", "sort rows by this column")
     add_flag(
         parser,
         "--full",

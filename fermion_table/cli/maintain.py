@@ -14,6 +14,7 @@ from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import SNAPSHOTS_PATH, TABLES_PATH
 from fermion_table.cli.arguments import (
     add_flag,
+    add_repeated,
     add_table,
     add_watch,
     every,
@@ -36,13 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_flag(parser, "--dry-run", "only print what would be done")
-    parser.add_argument(
-        "--policy",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="instead of the tables' properties, such as snapshot_age=30d; may be repeated",
-    )
+    help_ = "instead of the tables' properties, such as snapshot_age=30d"
+    add_repeated(parser, "--policy", "NAME=VALUE", help_)
     add_watch(parser, "1h")
 
 

@@ -12,6 +12,7 @@ from fermion.display import counted
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table.cli.arguments import (
     add_flag,
+    add_repeated,
     add_table,
     add_watch,
     every,
@@ -41,13 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_flag(
         parser, "--history", "with --create: begin with the oldest snapshot (default: the newest)"
     )
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="with --create: of the kind, such as catalog=prod; may be repeated",
-    )
+    help_ = "with --create: of the kind, such as catalog=prod"
+    add_repeated(parser, "--option", "NAME=VALUE", help_)
     add_watch(parser, "10s")
 
 

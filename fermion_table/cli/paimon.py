@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, add_storage_options, counted, storage_options
-from fermion_table.cli.arguments import add_flag
+from fermion_table.cli.arguments import add_flag, add_repeated
 from fermion_table.paimon.definitions import LEFT_OUT
 from fermion_table.paimon.importing import from_paimon
 
@@ -17,13 +17,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("source", metavar="SOURCE", help="directory or URL of the Paimon table")
     parser.add_argument("path", metavar="PATH", help="directory or URL of the table")
-    parser.add_argument(
-        "--leave-out",
-        action="append",
-        default=[],
-        metavar="OPTION",
-        help="import without this option of Paimon's, which has no counterpart; may be repeated",
-    )
+    help_ = "import without this option of Paimon's, which has no counterpart"
+    add_repeated(parser, "--leave-out", "OPTION", help_)
     add_flag(parser, "--json", "print JSON")
     add_storage_options(parser, _SOURCE)
     add_storage_options(parser)
@@ -34,7 +29,7 @@ def run(arguments: argparse.Namespace, console: Console) -> bool:
     table = from_paimon(
         arguments.source,
         arguments.path,
-        leave_out=arguments.leave_out,
+        leave_out=arguments.leave_out or (),
         source_options=storage_options(arguments, _SOURCE),
         storage_options=storage_options(arguments),
     )

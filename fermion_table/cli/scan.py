@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fermion.cli import Console, counted
-from fermion_table.cli.arguments import add_flag, add_table, add_version, open_table
+from fermion_table.cli.arguments import add_flag, add_repeated, add_table, add_version, open_table
 from fermion_table.cli.printing import print_answer, print_lines, print_result
 
 HELP = "show rows, optionally filtered by SQL; their number (--count); the plan (--explain)"
@@ -18,9 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_table(parser)
     add_version(parser)
-    parser.add_argument(
-        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
-    )
+    add_repeated(parser, "--column", "NAME", "show this column")
     parser.add_argument("--filter", metavar="SQL", help="such as \"price > 10 AND s.b = 'x'\"")
     parser.add_argument("--batch-id", type=int, metavar="ID", help="only rows of this batch")
     parser.add_argument(

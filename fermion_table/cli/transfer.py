@@ -23,7 +23,14 @@ from fermion.cli import (
 )
 from fermion.engine import InputFiles
 from fermion.errors import InvalidArgumentError
-from fermion_table.cli.arguments import add_flag, add_table, add_version, named_values, open_table
+from fermion_table.cli.arguments import (
+    add_flag,
+    add_repeated,
+    add_table,
+    add_version,
+    named_values,
+    open_table,
+)
 from fermion_table.cli.imported_files import ImportedFiles, identifier_of
 from fermion_table.commit.replacement import TableDefinition
 from fermion_table.commit.request import CommitMetadata
@@ -54,12 +61,8 @@ class Create:
             ("--primary-key", "a column that identifies rows"),
             ("--sort-by", "a column that the rows of each file are sorted by"),
         ):
-            parser.add_argument(
-                option, action="append", metavar="COLUMN", help=f"{help_}; may be repeated"
-            )
-        parser.add_argument(
-            "--property", action="append", default=[], metavar="NAME=VALUE", help="a setting"
-        )
+            add_repeated(parser, option, "COLUMN", help_)
+        add_repeated(parser, "--property", "NAME=VALUE", "a setting")
         add_flag(parser, "--json", "print JSON")
         add_storage_options(parser)
 
@@ -141,9 +144,7 @@ class Export:
         add_table(parser)
         add_version(parser)
         parser.add_argument("target", metavar="FILE", help="such as rows.parquet, rows.csv.gz")
-        parser.add_argument(
-            "--column", action="append", metavar="NAME", help="only this one; may be repeated"
-        )
+        add_repeated(parser, "--column", "NAME", "only this one")
         parser.add_argument("--filter", metavar="SQL", help="such as \"price > 10 AND s.b = 'x'\"")
 
     def run(self, arguments: argparse.Namespace, console: Console) -> bool:
