@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import NoReturn, Protocol, Self
 
 import msgspec
@@ -384,15 +383,10 @@ class CatalogTransaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         if self._is_over:
             return
-        if error is None:
+        if kind is None:
             self.commit()
         else:
             self.abort()

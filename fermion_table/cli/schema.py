@@ -67,6 +67,6 @@ def _json(table: Table) -> dict[str, object]:
             for path, field in column.walk()
         ],
         "partition_by": [field.name for field in schema.partition_by],
-        "primary_key": [schema.by_id[field_id].name for field_id in schema.primary_key],
+        "primary_key": table.primary_key,
         "properties": schema.properties,
     }

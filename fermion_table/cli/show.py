@@ -56,7 +56,7 @@ def _lines(table: Table) -> Iterator[str]:
     if schema.partition_by:
         yield f"partitioned by {', '.join(field.name for field in schema.partition_by)}"
     if schema.primary_key:
-        yield f"primary key: {', '.join(_key(table))}"
+        yield f"primary key: {', '.join(table.primary_key)}"
     for name, value in sorted(schema.properties.items()):
         yield f"property {name}: {value}"
     for head in table.branches.list():
@@ -65,10 +65,6 @@ def _lines(table: Table) -> Iterator[str]:
     for tag in table.tags.list():
         message = f" ({tag.message})" if tag.message else ""
         yield f"tag {tag.name}: snapshot {tag.snapshot_id}{message}"
-
-
-def _key(table: Table) -> list[str]:
-    return [table.schema.by_id[field_id].name for field_id in table.schema.primary_key]
 
 
 def _json(table: Table) -> dict[str, Any]:
@@ -91,7 +87,7 @@ def _json(table: Table) -> dict[str, Any]:
         "schema_id": schema.id,
         "columns": len(schema.fields),
         "partition_by": [field.name for field in schema.partition_by],
-        "primary_key": _key(table),
+        "primary_key": table.primary_key,
         "properties": schema.properties,
         "branches": {head.name: head.snapshot_id for head in table.branches.list()},
         "tags": {tag.name: tag.snapshot_id for tag in table.tags.list()},

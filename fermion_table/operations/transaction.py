@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, NoReturn, Self
 
 import pyarrow as pa
@@ -116,15 +115,10 @@ class Transaction:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *raised: object) -> None:
         if self._is_over:
             return
-        if error is None:
+        if kind is None:
             self.commit()
         else:
             self.abort()

@@ -24,6 +24,7 @@ from fermion.exports import dataclass
 from fermion.forks import process
 from fermion_table.argument_checks import check_texts
 from fermion_table.moments import age_of, moment_of
+from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.scanning.scan import Scan
 from fermion_table.table.table import Table
 from fermion_table.training.as_of import is_time, newest_rows, stored_as, ticks_of
@@ -104,7 +105,7 @@ class PlannedSource:
         return self.scan.schema.field(self.time).type
 
 
-class TrainingFrame:
+class TrainingFrame(ArrowRows):
     """Labels, each with the features of its keys at its time. Nothing is read before it is asked.
 
     Make one with `training_frame`. More rows than a join holds at once come in another order than
@@ -116,13 +117,16 @@ class TrainingFrame:
         What is read of the labels, and their column with the time.
     sources
         What is read of each source.
-    schema
-        Of the rows.
     """
 
     def __init__(self, labels: Scan, time: str, sources: Sequence[PlannedSource]) -> None:
         self.labels, self.time, self.sources = labels, time, tuple(sources)
-        self.schema = _with_features(labels.schema, sources)
+        self._schema = _with_features(labels.schema, sources)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows."""
+        return self._schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows as record batches.
@@ -143,18 +147,6 @@ class TrainingFrame:
             schema = _with_features(schema, sides)
         for batch in batches:
             yield batch.select(self.schema.names)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as a table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as an Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def write_table(self, path: str | os.PathLike[str], **options: Any) -> Table:
         """Write the rows as a new table.
