@@ -56,12 +56,11 @@ class Create:
         """Add the command's arguments."""
         parser.add_argument("path", metavar="PATH", help="directory or URL of the new table")
         parser.add_argument("files", metavar="FILES", help=_FILES)
-        for option, help_ in (
-            ("--partition-by", 'a column, or a function of one such as "day(at)"'),
-            ("--primary-key", "a column that identifies rows"),
-            ("--sort-by", "a column that the rows of each file are sorted by"),
-        ):
-            add_repeated(parser, option, "COLUMN", help_)
+        help_ = 'a column, or a function of one such as "day(at)"'
+        add_repeated(parser, "--partition-by", "COLUMN", help_)
+        add_repeated(parser, "--primary-key", "COLUMN", "a column that identifies rows")
+        help_ = "a column that the rows of each file are sorted by"
+        add_repeated(parser, "--sort-by", "COLUMN", help_)
         add_repeated(parser, "--property", "NAME=VALUE", "a setting")
         add_flag(parser, "--json", "print JSON")
         add_storage_options(parser)
