@@ -61,11 +61,9 @@ def table(tmp_path) -> Table:
 
 def test_the_entry_says_what_the_file_holds(table):
     with OwnedFiles(table.store) as owned:
-        writer = tree_writer(owned, table)
+        writer = tree_writer(owned, table, source="import")
         batches = [batch_of(table, [-5, 1, 1], [0, 1, 2]), batch_of(table, [1, 7], [3, 0])]
-        (entry,) = writer.write_run(
-            UNPARTITIONED, 3, 0, batches, has_kinds=True, sequence_offset=6, source="upsert"
-        )
+        (entry,) = writer.write_run(UNPARTITIONED, 3, 0, batches, has_kinds=True, sequence_offset=6)
         owned.release()
     assert rows_of(table, entry) == [
         *((-5, "-5", 0), (1, "1", 1), (1, "1", 2), (1, "1", 3), (7, "7", 0))
@@ -79,7 +77,7 @@ def test_the_entry_says_what_the_file_holds(table):
     assert entry.max_key == "8000000000000007"
     assert entry.columns is None
     assert sorted(entry.stats) == [1, 2]
-    assert entry.source == "upsert"
+    assert entry.source == "import"
 
 
 def test_a_file_without_kinds_has_the_columns_of_the_table_alone(table):
