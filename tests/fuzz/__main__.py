@@ -17,7 +17,7 @@ with atheris.instrument_imports(include=["fermion", "fermion_table"]):
     from tests.kit.files.encoded_columns import ENCODED
 
 HERE = Path(__file__).resolve().parent
-GOLDEN = HERE.parent / "golden" / "v1"
+GOLDEN = HERE.parent / "golden"
 SEED_BYTES_MAX = 8_192
 
 
@@ -28,9 +28,11 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     seeds = HERE / "corpus" / name
     if name == "file":
-        for golden in sorted(GOLDEN.glob("*.fermion")):
+        for golden in sorted(GOLDEN.glob("v1*/*.fermion")):
             if golden.stat().st_size <= SEED_BYTES_MAX:
-                (folder / golden.stem).write_bytes(golden.read_bytes() + DEEP)
+                (folder / f"{golden.parent.name}_{golden.stem}").write_bytes(
+                    golden.read_bytes() + DEEP
+                )
         for column, encoded in ENCODED.items():
             (folder / f"column_{column}").write_bytes(encoded.stored() + DEEP)
     arguments = [

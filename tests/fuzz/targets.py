@@ -69,6 +69,11 @@ def _reads(opened: fermion.FermionFile) -> Iterator[Callable[[], object]]:
             yield lambda condition=condition: _as_large(
                 lambda: opened.read(filter=condition).validate()
             )
+    for ordinal, keys in opened.index.map_keys.items():
+        for key in keys.keys[:FILTERED_MAX]:
+            path = opened.schema.names[ordinal], str(key)
+            yield lambda path=path: opened.read([path]).validate()
+            yield lambda path=path: opened.read(filter=fermion.col(*path).is_null()).validate()
 
 
 def _as_large(read: Callable[[], object]) -> None:

@@ -20,7 +20,7 @@ from tests.fuzz.targets import DEEP, TARGETS
 from tests.kit.files.mutations import memory_limit
 
 HERE = Path(__file__).resolve().parent
-GOLDEN = HERE.parent / "golden" / "v1"
+GOLDEN = HERE.parent / "golden"
 MUTATIONS_PER_SEED = 60
 NESTED = 100_000
 
@@ -28,7 +28,8 @@ NESTED = 100_000
 def seeds(name: str) -> list[bytes]:
     """The seeds and findings of a target."""
     if name == "file":
-        files = sorted(GOLDEN.glob("*.fermion"), key=lambda path: path.stat().st_size)[:6]
+        files = sorted(GOLDEN.glob("v1/*.fermion"), key=lambda path: path.stat().st_size)[:6]
+        files.append(GOLDEN / "v1.3" / "shredded_maps.fermion")
         return [path.read_bytes() + end for path in files for end in (b"", DEEP)]
     return [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
 
