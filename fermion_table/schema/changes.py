@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pyarrow as pa
 
-from fermion.engine import check_filled
+from fermion.engine import check_filled, has_shreddable_keys, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import (
     check_bool,
@@ -102,11 +102,13 @@ def add_columns(
 
     parent: The struct they are added to; empty: the table itself.
     defaults: By name; null or not there: none.
-    Raises InvalidArgumentError: As `add_column`; or two of the fields have one name.
+    Raises InvalidArgumentError: As `add_column`; two of the fields have one name, or one that of a
+        key of a map.
     """
     added: list[Field] = []
     last = schema.last_field_id
     for field in fields:
+        _check_no_key(schema, (*parent, field.name), "add column")
         new, last = _new_field(field, defaults.get(field.name), last, (*parent, field.name))
         added.append(new)
 
@@ -121,6 +123,17 @@ def add_columns(
 
     changed = _edit_siblings(schema, (*parent, fields[0].name), edit, "add column")
     return msgspec.structs.replace(changed, last_field_id=last)
+
+
+def _check_no_key(schema: TableSchema, path: Path, action: str) -> None:
+    """Raises InvalidArgumentError: A new column would hide a key of a map."""
+    column, key = (split_key_name(path[0]) if len(path) == 1 else None) or (None, "")
+    field = None if column is None else schema.by_name.get(column)
+    if field is not None and has_shreddable_keys(field.type):
+        raise InvalidArgumentError(
+            f"{action} {path[0]!r}: this is the key {key!r} of the map {column!r}; keys are no "
+            "columns of their own: write whole maps, for example by `update`, or take another name"
+        )
 
 
 def _new_field(field: pa.Field, default: Any, last: int, path: Path) -> tuple[Field, int]:
@@ -196,11 +209,12 @@ def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
     """Give a field another name, also in the setting of its keys; files keep the old one, which
     the id makes harmless.
 
-    Raises InvalidArgumentError: The name is taken, or the field is a list's element or a map's key
-        or value.
+    Raises InvalidArgumentError: The name is taken or that of a key of a map, or the field is a
+        list's element or a map's key or value.
     """
     field = schema.find(path)
     name = check_text(name, "the new name")
+    _check_no_key(schema, (*path[:-1], name), f"rename column {dotted(path)!r} to")
 
     def edit(siblings: tuple[Field, ...]) -> tuple[Field, ...]:
         if any(sibling.name == name and sibling.id != field.id for sibling in siblings):

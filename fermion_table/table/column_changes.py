@@ -167,7 +167,8 @@ def add_columns_with(
         The function raised, or returned other columns, types or another number of rows. Names the
         file and the rows; nothing was published.
     TypeError, InvalidArgumentError, ColumnNotFoundError
-        Also where a column is there already, or the table has a primary key.
+        Also where a column is there already or has the name of a key of a map, or the table has a
+        primary key.
     CommitConflict, CommitStateUnknown
     """
     state = self._state

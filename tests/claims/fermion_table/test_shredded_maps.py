@@ -166,6 +166,24 @@ def test_maps_are_no_partitions_and_no_keys(tmp_path):
             Table.create(tmp_path / "t", ROWS.schema, **setting)
 
 
+def test_a_key_is_no_column_that_can_be_added(tmp_path):
+    """A column of its name would hide the key; values of keys are what columns are made of."""
+    table = Table.create(tmp_path / "t", ROWS, properties=ALL)
+    name, before = "features['new']", table.schema
+    for change in (
+        lambda: table.add_columns_with({name: "id * 2"}),
+        lambda: table.add_columns(pa.schema([(name, pa.int64())])),
+        lambda: table.append(ROWS.append_column(name, ROWS["id"]), schema_mode="merge"),
+        lambda: table.rename_column("id", name),
+    ):
+        with pytest.raises(InvalidArgumentError, match="the key 'new' of the map 'features'"):
+            change()
+    assert table.schema == before
+    table.add_columns(pa.schema([("x['new']", pa.int64()), ("id[7]", pa.int64())]))
+    table.add_columns_with({"more": "features['age'] + 1"})
+    assert table.scan(columns=["more"]).to_arrow()["more"].to_pylist()[0] == MAPS[0][0][1] + 1
+
+
 def test_parquet_has_whole_maps(tmp_path):
     """Both ways: a map becomes Parquet's, which is shredded on request."""
     first, second, third = (tmp_path / name for name in ("a.fermion", "b.parquet", "c.fermion"))
