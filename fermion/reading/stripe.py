@@ -150,7 +150,10 @@ class StripeReader:
         entries = entries_of(rest)
         coded = entries.keys.dictionary_encode()
         names = {key: place for place, key in enumerate(keys.keys)}
-        places = [names.setdefault(key, len(names)) for key in coded.dictionary.to_pylist()]
+        try:
+            places = [names.setdefault(key, len(names)) for key in coded.dictionary.to_pylist()]
+        except UnicodeDecodeError as error:
+            raise InvalidFileError(f"{keys.where}: a key that is no text: {error}") from None
         listed = list(names)
         order = sorted_keys(listed)
         ranks = np.empty(len(listed), np.int64)

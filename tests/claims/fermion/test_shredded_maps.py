@@ -344,6 +344,19 @@ def test_a_million_keys_that_are_only_declared_are_refused_in_bounded_memory():
                 fermion.open(data).read()
 
 
+def test_bug_unicode_error_of_a_key_that_has_no_column():
+    """Found by the fuzzer: bytes that are no text, under right checksums."""
+    table = pa.table({"m": pa.array([[("long key", 1.0)], [("é", 2.0)]], TEXT)})
+    data = bytearray(stored(table, shred={"m": Shred(["long key"])}))
+    assert data.count("é".encode()) == 1
+    data[data.index("é".encode())] = 0x80
+    repair(data)
+    with fermion.open(data) as opened:
+        assert opened.read(["m['long key']"])["m['long key']"].to_pylist() == [1.0, None]
+        with pytest.raises(InvalidFileError, match="a key that is no text"):
+            opened.read()
+
+
 def test_a_file_with_keys_is_refused_by_readers_that_do_not_know_them():
     with fermion.open(FEATURES["shredded_maps"]().stored()) as opened:
         assert opened.index.footer.incompat & Incompat.MAP_KEYS
