@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import strip_wrappers
 from flink_ext.errors import UnsupportedByFlink
 
 DECIMAL_DIGITS_MAX = 38
@@ -83,13 +84,7 @@ def flink_type(dtype: pa.DataType, where: str) -> str:
     where: The column, for messages.
     Raises UnsupportedByFlink: Flink has no such type.
     """
-    while True:
-        if isinstance(dtype, pa.BaseExtensionType):
-            dtype = dtype.storage_type
-        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-            dtype = dtype.value_type
-        else:
-            break
+    dtype = strip_wrappers(dtype)
     known = _PLAIN.get(dtype) or _ALIKE.get(dtype)
     if known is not None:
         return known

@@ -12,8 +12,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import types as st
 
+from fermion.engine import strip_wrappers
 from fermion.errors import InvalidArgumentError
-from spark_ext.types import arrow_type, held_type
+from spark_ext.types import arrow_type
 
 CASE_SETTING = "spark.sql.caseSensitive"
 
@@ -103,7 +104,7 @@ def _spelled_struct(frame: st.StructType, known: Sequence[pa.Field], path: str) 
 
 
 def _spelled_type(dtype: st.DataType, stored: pa.DataType | None, path: str) -> st.DataType:
-    bare = None if stored is None else held_type(stored)
+    bare = None if stored is None else strip_wrappers(stored)
     if isinstance(dtype, st.StructType):
         known = list(bare) if bare is not None and pa.types.is_struct(bare) else []
         return _spelled_struct(dtype, known, path)

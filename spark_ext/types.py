@@ -47,6 +47,7 @@ import pyarrow.types as pat
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
+from fermion.engine import strip_wrappers
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.versions import (
     SPARK,
@@ -262,17 +263,6 @@ def arriving_schema(schema: st.StructType, table: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def held_type(dtype: pa.DataType) -> pa.DataType:
-    """The type of the values: without extension, dictionary and run-end wrappers."""
-    while True:
-        if isinstance(dtype, pa.BaseExtensionType):
-            dtype = dtype.storage_type
-        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-            dtype = dtype.value_type
-        else:
-            return dtype
-
-
 def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
     dtype = _matched_type(arrives.type, stored.type)
     # Spark calls nearly every column nullable; the writer refuses nulls that the table forbids.
@@ -280,7 +270,7 @@ def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
 
 
 def _matched_type(arrives: pa.DataType, stored: pa.DataType) -> pa.DataType:
-    bare = held_type(stored)
+    bare = strip_wrappers(stored)
     if pat.is_struct(arrives) and pat.is_struct(bare):
         return _matched_struct(arrives, stored, bare)
     if pat.is_map(arrives) and pat.is_map(bare):
@@ -310,7 +300,7 @@ def _matched_struct(
 
 
 def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataType:
-    dtype = held_type(dtype)
+    dtype = strip_wrappers(dtype)
     if dtype in _SAME:
         return _SAME[dtype]
     if pat.is_timestamp(dtype):

@@ -37,6 +37,7 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -100,32 +101,24 @@ class DecimalFloats(Encoding):
         return node_parts(self.id, [parameters, exceptions.astype("<u4"), gap, raw], [child])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         exponent, width, exceptions, values_start, child = self._open(node)
         if out.dtype.kind != "f" or out.dtype.itemsize != width:
             raise self._mismatch(str(out.dtype))
-        _divide(context.numbers(child, count, start, stop, "<i8"), exponent, out)
-        if exceptions:
-            slots = node.array("<u4", exceptions, node.start + _PARAMETERS.size)
-            values = node.array(out.dtype, exceptions, values_start)
-            low, high = slots.searchsorted((start, stop))
-            wanted = slots[low:high].astype(np.int64) - start
+        _divide(context.numbers(child, count, slots, "<i8"), exponent, out)
+        if not exceptions:
+            return
+        known = node.array("<u4", exceptions, node.start + _PARAMETERS.size)
+        values = node.array(out.dtype, exceptions, values_start)
+        if isinstance(slots, range):
+            low, high = known.searchsorted((slots.start, slots.stop))
+            wanted = known[low:high].astype(np.int64) - slots.start
             # Slots out of order could lie anywhere.
             if len(wanted) and not (wanted.min() >= 0 and wanted.max() < len(out)):
                 raise InvalidFileError("alp node: expected the exceptions' slots to ascend")
             out[wanted] = values[low:high]
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        exponent, width, exceptions, values_start, child = self._open(node)
-        if out.dtype.kind != "f" or out.dtype.itemsize != width:
-            raise self._mismatch(str(out.dtype))
-        _divide(context.picked(child, count, slots, "<i8"), exponent, out)
-        if exceptions:
-            known = node.array("<u4", exceptions, node.start + _PARAMETERS.size)
-            values = node.array(out.dtype, exceptions, values_start)
+        else:
             places = np.minimum(known.searchsorted(slots), exceptions - 1)
             found = known[places] == slots
             out[found] = values[places[found]]

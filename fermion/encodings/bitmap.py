@@ -54,11 +54,10 @@ class Bitmap(Encoding):
         self,
         node: Node,
         count: int,
-        start: int,
-        stop: int,
+        slots: range,
         out: np.ndarray,
-        out_bit: int,
+        bit: int,
         context: DecodeContext,
     ) -> None:
         source = node.array(np.uint8, (count + 7) // 8, node.start)
-        kernels.copy_bits(source, start, out, out_bit, stop - start)
+        kernels.copy_bits(source, slots.start, out, bit, len(slots))

@@ -21,6 +21,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.unsigned import UNSIGNED
@@ -55,8 +56,11 @@ class ByteStreamSplit(Encoding):
         return node_parts(self.id, [_WIDTH.pack(values.dtype.itemsize)], [child])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
+        if not isinstance(slots, range):
+            self.pick_of_run(node, count, slots, out, context)
+            return
         width, child = self._open(node)
         if width != out.dtype.itemsize:
             raise InvalidFileError(
@@ -64,8 +68,8 @@ class ByteStreamSplit(Encoding):
                 f"found {width}"
             )
         context.check_output(count * width)
-        planes = context.numbers(child, count * width, 0, count * width, np.uint8)
-        kernels.byte_stream_merge(planes, count, start, stop, out)
+        planes = context.numbers(child, count * width, range(count * width), np.uint8)
+        kernels.byte_stream_merge(planes, count, slots.start, slots.stop, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         width, child = self._open(node)

@@ -21,6 +21,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
     parse_node,
     plain_recipe,
@@ -60,47 +61,28 @@ class CompressedNode(Encoding):
         return node_parts(self.id, [_LENGTH.pack(len(raw)), frame], num_children=1)
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         child = self.open_child(node, context)
-        context.encoding(child).read_fixed(child, count, start, stop, out, context)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        child = self.open_child(node, context)
-        context.encoding(child).pick_fixed(child, count, slots, out, context)
+        context.encoding(child).read_fixed(child, count, slots, out, context)
 
     def read_bits(
         self,
         node: Node,
         count: int,
-        start: int,
-        stop: int,
+        slots: range,
         out: np.ndarray,
-        out_bit: int,
+        bit: int,
         context: DecodeContext,
     ) -> None:
         child = self.open_child(node, context)
-        context.encoding(child).read_bits(child, count, start, stop, out, out_bit, context)
+        context.encoding(child).read_bits(child, count, slots, out, bit, context)
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         child = self.open_child(node, context)
-        return context.encoding(child).plan_binary(child, count, start, stop, offsets, context)
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        child = self.open_child(node, context)
-        return context.encoding(child).pick_binary(child, count, slots, offsets, context)
+        return context.encoding(child).plan_binary(child, count, slots, offsets, context)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         return [("content", self.open_child(node, context), count)]

@@ -19,6 +19,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -52,57 +53,39 @@ class Constant(Encoding):
         return node_parts(self.id, [values[:1].tobytes()])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         out[:] = node.array(out.dtype, 1, node.start)[0]
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        self.read_fixed(node, count, 0, len(slots), out, context)
 
     def read_bits(
         self,
         node: Node,
         count: int,
-        start: int,
-        stop: int,
+        slots: range,
         out: np.ndarray,
-        out_bit: int,
+        bit: int,
         context: DecodeContext,
     ) -> None:
         (value,) = node.unpack(_BYTE)
         if value > 1:
             raise InvalidFileError(f"constant node: expected a boolean of 0 or 1, found {value}")
         if value:
-            set_bits(out, out_bit, stop - start)
+            set_bits(out, bit, len(slots))
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
         (length,) = node.unpack(_LENGTH)
         value = node.array(np.uint8, length, node.start + _LENGTH.size)
-        slots = stop - start
-        np.multiply(np.arange(slots + 1, dtype=np.int64), length, out=offsets)
-        total = slots * length
+        np.multiply(np.arange(len(slots) + 1, dtype=np.int64), length, out=offsets)
+        total = len(slots) * length
         context.check_output(total)
 
         def fill(out: np.ndarray, base: int) -> None:
             if length:
-                out[base : base + total].reshape(slots, length)[:] = value
+                out[base : base + total].reshape(len(slots), length)[:] = value
 
         return BinaryPlan(total, fill=fill)
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        return self.plan_binary(node, count, 0, len(slots), offsets, context)
 
 
 def is_constant(values: Values) -> bool:

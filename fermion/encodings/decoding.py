@@ -15,8 +15,8 @@ from fermion.encodings.encoding import (
     NODE_HEADER_SIZE,
     BinaryPlan,
     DecodeContext,
-    Encoding,
     Node,
+    Slots,
     parse_node,
 )
 from fermion.encodings.registry import ENCODINGS
@@ -58,6 +58,11 @@ class TreeSlice:
         if self.picks is not None:
             return len(self.picks)
         return self.stop - self.start if self.spread is None else self.spread.slots
+
+    @property
+    def wanted(self) -> Slots:
+        """The slots of the tree that are decoded."""
+        return range(self.start, self.stop) if self.picks is None else self.picks
 
     @property
     def whole(self) -> bool:
@@ -129,22 +134,13 @@ def _decode_fixed(
 
 
 def _read_tree(tree: TreeSlice, out: np.ndarray, context: DecodeContext) -> None:
-    encoding = context.encoding(tree.root)
-    if tree.picks is not None:
-        encoding.pick_fixed(tree.root, tree.slots, tree.picks, out, context)
-    elif tree.spread is not None:
-        _read_spread(encoding, tree, tree.spread, out, context)
-    else:
-        encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, out, context)
-
-
-def _read_spread(
-    encoding: Encoding, tree: TreeSlice, spread: Spread, out: np.ndarray, context: DecodeContext
-) -> None:
-    values = spread.tail(out)
-    if len(values):
-        encoding.read_fixed(tree.root, tree.slots, tree.start, tree.stop, values, context)
-    spread.restore(out)
+    encoding, values = context.encoding(tree.root), out
+    if tree.spread is not None:
+        values = tree.spread.tail(out)
+    if len(values) or tree.spread is None:
+        encoding.read_fixed(tree.root, tree.slots, tree.wanted, values, context)
+    if tree.spread is not None:
+        tree.spread.restore(out)
 
 
 def _decode_bits(trees: Sequence[TreeSlice], locate: Locate) -> Bits:
@@ -165,9 +161,8 @@ def _decode_bits(trees: Sequence[TreeSlice], locate: Locate) -> Bits:
             if tree.spread is not None:
                 where, bit = np.zeros((tree.stop - tree.start + 7) // 8, np.uint8), 0
             if tree.stop > tree.start:
-                encoding.read_bits(
-                    tree.root, tree.slots, tree.start, tree.stop, where, bit, context
-                )
+                run = range(tree.start, tree.stop)
+                encoding.read_bits(tree.root, tree.slots, run, where, bit, context)
             if tree.spread is not None:
                 tree.spread.restore_bits(where, out, at)
         except (FermionError, ValueError) as error:
@@ -210,14 +205,12 @@ def _decode_binary(
 def _plan_binary(tree: TreeSlice, offsets: np.ndarray, context: DecodeContext) -> BinaryPlan:
     """Lengths into ``offsets``, which has one item more than the tree's slots wanted."""
     encoding, spread = context.encoding(tree.root), tree.spread
-    if tree.picks is not None:
-        return encoding.pick_binary(tree.root, tree.slots, tree.picks, offsets, context)
     if spread is None:
-        return encoding.plan_binary(tree.root, tree.slots, tree.start, tree.stop, offsets, context)
+        return encoding.plan_binary(tree.root, tree.slots, tree.wanted, offsets, context)
     plan = BinaryPlan(0, np.empty(0, np.uint8))
     if tree.stop > tree.start:
         ends = offsets[len(offsets) - (tree.stop - tree.start) - 1 :]
-        plan = encoding.plan_binary(tree.root, tree.slots, tree.start, tree.stop, ends, context)
+        plan = encoding.plan_binary(tree.root, tree.slots, tree.wanted, ends, context)
     # A null slot is empty: it ends where the one before it ends.
     offsets[0] = 0
     spread.restore(offsets[1:])
@@ -249,7 +242,7 @@ def decode_tree_codes(
             encoding = context.encoding(tree.root)
             assert isinstance(encoding, Dictionary)
             values = encoding.dictionary(tree.root, dtype, context)
-            found = encoding.codes(tree.root, tree.slots, tree.start, tree.stop, context)
+            found = encoding.codes(tree.root, tree.slots, tree.wanted, context)
             if int(found.max()) >= len(values):
                 raise InvalidFileError(
                     f"dictionary node: expected codes below {len(values)}, found {found.max()}"
@@ -287,11 +280,8 @@ def decode_numbers(
     node = parse_node(data, 0, len(data), depth)
     context = DecodeContext(ENCODINGS, None, output_bytes_max)
     values = np.frombuffer(out, f"<{letter}{width}")
-    encoding = context.encoding(node)
-    if slots is None:
-        encoding.read_fixed(node, count, 0, count, values, context)
-    else:
-        encoding.pick_fixed(node, count, np.frombuffer(slots, np.int64), values, context)
+    wanted = range(count) if slots is None else np.frombuffer(slots, np.int64)
+    context.encoding(node).read_fixed(node, count, wanted, values, context)
 
 
 def page_reader(checks: PageChecks) -> kernels.PageReader:

@@ -30,6 +30,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.narrow import is_narrow, narrowed
@@ -73,42 +74,33 @@ class Delta(Encoding):
         return node_parts(self.id, [_PARAMETERS.pack(width), bases.tobytes()], [child])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
-        bases, child = self._typed(node, count, out.dtype)
-        width = out.dtype.itemsize
-        first, last = start // BLOCK_SLOTS, (stop - 1) // BLOCK_SLOTS + 1
+        width, blocks, child = self._open(node, count)
+        if out.dtype.kind not in "iu" or width != out.dtype.itemsize:
+            raise self._mismatch(str(out.dtype))
+        bases, signed = node.array(out.dtype, blocks, node.start + _PARAMETERS.size), _SIGNED[width]
+        if not isinstance(slots, range):
+            numbers = slots // BLOCK_SLOTS
+            held = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
+            wanted = (held[:, None] * BLOCK_SLOTS + np.arange(BLOCK_SLOTS)).ravel()
+            wanted = wanted[: np.searchsorted(wanted, count)]
+            deltas = context.numbers(child, count, wanted, signed.dtype)
+            values = np.empty(len(wanted), out.dtype)
+            kernels.delta_decode(deltas.view(out.dtype), bases[held], values)
+            places = np.searchsorted(held, numbers) * BLOCK_SLOTS + slots % BLOCK_SLOTS
+            kernels.gather_fixed(values, places.astype(np.uint32), out)
+            return
+        first, last = slots.start // BLOCK_SLOTS, (slots.stop - 1) // BLOCK_SLOTS + 1
         low, high = first * BLOCK_SLOTS, min(last * BLOCK_SLOTS, count)
-        deltas = context.numbers(child, count, low, high, _SIGNED[width].dtype).view(out.dtype)
-        if low == start and high == stop:
+        deltas = context.numbers(child, count, range(low, high), signed.dtype).view(out.dtype)
+        if low == slots.start and high == slots.stop:
             kernels.delta_decode(deltas, bases[first:last], out)
             return
         values = np.empty(high - low, out.dtype)
         kernels.delta_decode(deltas, bases[first:last], values)
-        out[:] = values[start - low : stop - low]
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        """See `Encoding.pick_fixed`; decodes only the blocks that hold some."""
-        bases, child = self._typed(node, count, out.dtype)
-        numbers = slots // BLOCK_SLOTS
-        blocks = numbers[np.flatnonzero(np.diff(numbers, prepend=-1))]
-        wanted = (blocks[:, None] * BLOCK_SLOTS + np.arange(BLOCK_SLOTS)).ravel()
-        wanted = wanted[: np.searchsorted(wanted, count)]
-        deltas = context.picked(child, count, wanted, _SIGNED[out.dtype.itemsize].dtype)
-        values = np.empty(len(wanted), out.dtype)
-        kernels.delta_decode(deltas.view(out.dtype), bases[blocks], values)
-        places = np.searchsorted(blocks, numbers) * BLOCK_SLOTS + slots % BLOCK_SLOTS
-        kernels.gather_fixed(values, places.astype(np.uint32), out)
-
-    def _typed(self, node: Node, count: int, dtype: np.dtype) -> tuple[np.ndarray, Node]:
-        """The first values of the blocks, and the differences."""
-        width, blocks, child = self._open(node, count)
-        if dtype.kind not in "iu" or width != dtype.itemsize:
-            raise self._mismatch(str(dtype))
-        return node.array(dtype, blocks, node.start + _PARAMETERS.size), child
+        out[:] = values[slots.start - low : slots.stop - low]
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         return [("differences", self._open(node, count)[2], count)]

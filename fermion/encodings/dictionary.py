@@ -34,6 +34,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
     pick_strings,
     plain_recipe,
@@ -76,66 +77,30 @@ class Dictionary(Encoding):
             raise InvalidFileError(f"{self.name} node: the chunk has no dictionary")
         return context.dictionary
 
-    def codes(
-        self, node: Node, count: int, start: int, stop: int, context: DecodeContext
-    ) -> np.ndarray:
-        """The codes of slots ``start`` to ``stop``, ``uint32``."""
+    def codes(self, node: Node, count: int, slots: Slots, context: DecodeContext) -> np.ndarray:
+        """The codes of some slots, ``uint32``."""
         _, width = node.unpack(_PARAMETERS)
         child = node.child(node.start + _PARAMETERS.size)
-        codes = context.numbers(child, count, start, stop, unsigned_dtype(width))
-        return codes.astype(np.uint32, copy=False)
-
-    def _picked_codes(
-        self, node: Node, count: int, slots: np.ndarray, context: DecodeContext
-    ) -> np.ndarray:
-        _, width = node.unpack(_PARAMETERS)
-        child = node.child(node.start + _PARAMETERS.size)
-        codes = context.picked(child, count, slots, unsigned_dtype(width))
+        codes = context.numbers(child, count, slots, unsigned_dtype(width))
         return codes.astype(np.uint32, copy=False)
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
-        dictionary = self._numbers(node, out.dtype, context)
-        kernels.gather_fixed(dictionary, self.codes(node, count, start, stop, context), out)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        dictionary = self._numbers(node, out.dtype, context)
-        kernels.gather_fixed(dictionary, self._picked_codes(node, count, slots, context), out)
-
-    def _numbers(self, node: Node, dtype: np.dtype, context: DecodeContext) -> np.ndarray:
-        dictionary = self.dictionary(node, dtype, context)
+        dictionary = self.dictionary(node, out.dtype, context)
         if not isinstance(dictionary, np.ndarray):
-            raise self._mismatch(str(dtype))
-        return dictionary
+            raise self._mismatch(str(out.dtype))
+        kernels.gather_fixed(dictionary, self.codes(node, count, slots, context), out)
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
-        dictionary = self._strings(node, context)
-        return pick_strings(dictionary, self.codes(node, count, start, stop, context), offsets)
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        dictionary = self._strings(node, context)
-        return pick_strings(dictionary, self._picked_codes(node, count, slots, context), offsets)
-
-    def _strings(self, node: Node, context: DecodeContext) -> BinaryValues:
         dictionary = self.dictionary(node, None, context)
         if not isinstance(dictionary, BinaryValues):
             raise self._mismatch("binary")
-        if dictionary.data.size >= _PADDED_BYTES_MAX:
-            return dictionary
-        return BinaryValues(dictionary.offsets, np.append(dictionary.data, _SLACK))
+        if dictionary.data.size < _PADDED_BYTES_MAX:
+            dictionary = BinaryValues(dictionary.offsets, np.append(dictionary.data, _SLACK))
+        return pick_strings(dictionary, self.codes(node, count, slots, context), offsets)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         return [("codes", node.child(node.start + _PARAMETERS.size), count)]
@@ -172,8 +137,8 @@ class DictionaryLocal(Dictionary):
         entries, child = self._entries(node)
         context.check_output(entries * (8 if dtype is None else dtype.itemsize))
         if dtype is None:
-            return context.strings(child, entries, 0, entries)
-        return context.numbers(child, entries, 0, entries, dtype)
+            return context.strings(child, entries, range(entries))
+        return context.numbers(child, entries, range(entries), dtype)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         entries, child = self._entries(node)

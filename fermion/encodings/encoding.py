@@ -277,35 +277,28 @@ class DecodeContext:
             )
         return found
 
-    def numbers(
-        self, node: Node, count: int, start: int, stop: int, dtype: DTypeLike
-    ) -> np.ndarray:
-        """Slots ``start`` to ``stop`` of a node of numbers or fixed-width bytes.
+    def numbers(self, node: Node, count: int, slots: Slots, dtype: DTypeLike) -> np.ndarray:
+        """Some slots of a node of numbers or fixed-width bytes.
 
-        A view of the page where the values lie there as they are, else a new array.
+        Of a run a view of the page where the values lie there as they are, else a new array.
         """
         encoding = self.encoding(node)
         wanted = np.dtype(dtype)
-        view = encoding.view_fixed(node, count, wanted)
-        if view is not None:
-            return view[start:stop]
-        out = np.empty(stop - start, wanted)
-        if stop > start:
-            encoding.read_fixed(node, count, start, stop, out, self)
+        if isinstance(slots, range):
+            view = encoding.view_fixed(node, count, wanted)
+            if view is not None:
+                return view[slots.start : slots.stop]
+        out = np.empty(len(slots), wanted)
+        if len(slots):
+            encoding.read_fixed(node, count, slots, out, self)
         return out
 
-    def picked(self, node: Node, count: int, slots: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-        """Single slots of a node of numbers or fixed-width bytes; see `Encoding.pick_fixed`."""
-        out = np.empty(len(slots), dtype)
-        self.encoding(node).pick_fixed(node, count, slots, out, self)
-        return out
-
-    def strings(self, node: Node, count: int, start: int, stop: int) -> BinaryValues:
-        """Slots ``start`` to ``stop`` of a node of strings."""
-        offsets = np.zeros(stop - start + 1, np.int64)
-        if stop == start:
+    def strings(self, node: Node, count: int, slots: range) -> BinaryValues:
+        """A run of slots of a node of strings."""
+        offsets = np.zeros(len(slots) + 1, np.int64)
+        if not slots:
             return BinaryValues(offsets, np.empty(0, np.uint8))
-        plan = self.encoding(node).plan_binary(node, count, start, stop, offsets, self)
+        plan = self.encoding(node).plan_binary(node, count, slots, offsets, self)
         if plan.data is not None:
             return BinaryValues(offsets, plan.data)
         self.check_output(plan.total)
@@ -316,8 +309,8 @@ class DecodeContext:
     def values(self, node: Node, count: int, physical: PhysicalType) -> Values:
         """All values of a node of numbers, fixed-width bytes or strings."""
         if physical.kind is PhysicalKind.BINARY:
-            return self.strings(node, count, 0, count)
-        return self.numbers(node, count, 0, count, physical.dtype)
+            return self.strings(node, count, range(count))
+        return self.numbers(node, count, range(count), physical.dtype)
 
     def check_output(self, size: int) -> None:
         """Raise `InvalidFileError` where a page wants to decode to more bytes than allowed."""
@@ -352,14 +345,15 @@ class BinaryPlan:
 Child = tuple[str, Node, int]
 """A child's role, the child, and its slots."""
 
+Slots = range | np.ndarray
+"""Slots that are wanted: a run, or a few that lie apart: ``int64``, ascending, not empty."""
+
 
 class Encoding:
     """One encoding, both directions; subclasses override what they can hold.
 
-    ``count`` is always the node's slots, ``start`` and ``stop`` the slots wanted
-    (``0 <= start <= stop <= count``, checked by the caller). To pick slots is to decode a few that
-    lie apart: ``slots``, ``int64``, ascending, not empty, each below ``count`` (checked by the
-    caller too).
+    ``count`` is always the node's slots, ``slots`` those wanted, each below ``count`` (checked by
+    the caller).
     """
 
     id: int
@@ -402,21 +396,21 @@ class Encoding:
         raise InvalidArgumentError(f"encoding {self.name} cannot be written")
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """Decode numbers or fixed-width bytes into ``out``, shape (stop - start,)."""
+        """Decode numbers or fixed-width bytes into ``out``, shape (len(slots),)."""
         raise self._mismatch(str(out.dtype))
 
-    def pick_fixed(
+    def pick_of_run(
         self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """Decode single numbers or fixed-width bytes into ``out``, shape (len(slots),).
+        """`read_fixed` of slots that lie apart, for encodings that only know runs.
 
-        Here by decoding everything from the first slot to the last.
+        It decodes everything from the first slot to the last.
         """
-        start, stop = int(slots[0]), int(slots[-1]) + 1
-        values = context.numbers(node, count, start, stop, out.dtype)
-        kernels.gather_fixed(values, (slots - start).astype(np.uint32), out)
+        run = range(*bounds_of(slots))
+        values = context.numbers(node, count, run, out.dtype)
+        kernels.gather_fixed(values, (slots - run.start).astype(np.uint32), out)
 
     def view_fixed(self, node: Node, count: int, dtype: np.dtype) -> np.ndarray | None:
         """All values as they lie in the page, aligned, without copying; None if they do not."""
@@ -426,13 +420,12 @@ class Encoding:
         self,
         node: Node,
         count: int,
-        start: int,
-        stop: int,
+        slots: range,
         out: np.ndarray,
-        out_bit: int,
+        bit: int,
         context: DecodeContext,
     ) -> None:
-        """Decode booleans into the bits of ``out`` (``uint8``, zeroed) from ``out_bit`` on."""
+        """Decode booleans into the bits of ``out`` (``uint8``, zeroed) from ``bit`` on."""
         raise self._mismatch("bits")
 
     def view_bits(self, node: Node, count: int) -> np.ndarray | None:
@@ -440,30 +433,14 @@ class Encoding:
         return None
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
-        """Decode the lengths of strings into ``offsets`` (``int64``, shape (stop - start + 1,)).
+        """Decode the lengths of strings into ``offsets`` (``int64``, shape (len(slots) + 1,)).
 
         ``offsets`` starts at 0. The caller may add a base to it before `BinaryPlan.write`, which
         then gets the same base.
         """
         raise self._mismatch("binary")
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        """`plan_binary` for single slots; ``offsets`` has the shape (len(slots) + 1,).
-
-        Here by decoding everything from the first slot to the last.
-        """
-        start, stop = int(slots[0]), int(slots[-1]) + 1
-        return pick_strings(context.strings(node, count, start, stop), slots - start, offsets)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         """The children of a node, for inspection."""
@@ -473,8 +450,15 @@ class Encoding:
         return InvalidFileError(f"{self.name} node cannot hold values of type {what}")
 
 
+def bounds_of(slots: Slots) -> tuple[int, int]:
+    """The first slot, and the one behind the last."""
+    if isinstance(slots, range):
+        return slots.start, slots.stop
+    return int(slots[0]), int(slots[-1]) + 1
+
+
 def pick_strings(strings: BinaryValues, slots: np.ndarray, offsets: np.ndarray) -> BinaryPlan:
-    """What `Encoding.pick_binary` gives, out of strings that are decoded; slots in any order."""
+    """What `Encoding.plan_binary` gives, out of strings that are decoded; slots in any order."""
     codes = slots.astype(np.uint32, copy=False)
     total = kernels.gather_binary(strings.offsets, strings.data, codes, offsets)
 

@@ -16,6 +16,7 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.narrow import is_narrow, narrowed
@@ -51,19 +52,13 @@ class ForBitpack(Encoding):
         return node_parts(self.id, [bitpack.encode(values)])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
         if out.dtype.kind not in "iu":
             raise self._mismatch(str(out.dtype))
         payload = node.array(np.uint8, node.stop - node.start, node.start)
-        bitpack.decode(payload, out.dtype, count, start, stop, out)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        """See `Encoding.pick_fixed`; unpacks only the blocks that hold some."""
-        if out.dtype.kind not in "iu":
-            raise self._mismatch(str(out.dtype))
-        payload = node.array(np.uint8, node.stop - node.start, node.start)
-        bitpack.pick(payload, count, slots, out)
+        if isinstance(slots, range):
+            bitpack.decode(payload, out.dtype, count, slots.start, slots.stop, out)
+        else:
+            bitpack.pick(payload, count, slots, out)

@@ -39,6 +39,8 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
+    bounds_of,
     node_parts,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
@@ -93,17 +95,16 @@ class Fsst(Encoding):
         )
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
+        """See `Encoding.plan_binary`; decodes of each block that holds some what lies before."""
         layout = _Layout(node, count)
+        start, stop = bounds_of(slots)
         first, codes = layout.codes_of(start, stop)
-        lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
+        lengths = context.numbers(layout.child, count, range(first, stop), layout.length_dtype)
+        if not isinstance(slots, range):
+            code_ends = layout.code_ends(first, stop)
+            return _picked(layout, codes, code_ends, lengths, slots - first, offsets)
         skip = int(lengths[: start - first].sum(dtype=np.int64))
         total = kernels.lengths_to_offsets(lengths[start - first :], offsets)
         _check_lengths(skip + total, codes)
@@ -116,34 +117,6 @@ class Fsst(Encoding):
                 raise InvalidFileError(
                     f"fsst node: expected {len(codes)} bytes of codes, found values in {used}"
                 )
-
-        return BinaryPlan(total, fill=fill)
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        """See `Encoding.pick_binary`; decodes of each block that holds some what lies before."""
-        layout = _Layout(node, count)
-        stop = int(slots[-1]) + 1
-        first, codes = layout.codes_of(int(slots[0]), stop)
-        lengths = context.numbers(layout.child, count, first, stop, layout.length_dtype)
-        bounds = np.empty(len(lengths) + 1, np.int64)
-        _check_lengths(kernels.lengths_to_offsets(lengths, bounds), codes)
-        places = slots - first
-        total = kernels.lengths_to_offsets(lengths[places], offsets)
-        code_ends = layout.code_ends(first, stop)
-
-        def fill(out: np.ndarray, base: int) -> None:
-            kernels.fsst_pick(
-                codes,
-                code_ends,
-                layout.block,
-                bounds,
-                layout.sizes,
-                layout.symbols,
-                places,
-                out[base : base + total],
-            )
 
         return BinaryPlan(total, fill=fill)
 
@@ -197,6 +170,27 @@ class _Layout:
     def ends_block(self, stop: int) -> bool:
         """Whether a block ends at this slot."""
         return stop == self._count or stop % self.block == 0
+
+
+def _picked(
+    layout: _Layout,
+    codes: np.ndarray,
+    code_ends: np.ndarray,
+    lengths: np.ndarray,
+    places: np.ndarray,
+    offsets: np.ndarray,
+) -> BinaryPlan:
+    """Some of the values that have these codes and lengths."""
+    bounds = np.empty(len(lengths) + 1, np.int64)
+    _check_lengths(kernels.lengths_to_offsets(lengths, bounds), codes)
+    total = kernels.lengths_to_offsets(lengths[places], offsets)
+    block, sizes, symbols = layout.block, layout.sizes, layout.symbols
+
+    def fill(out: np.ndarray, base: int) -> None:
+        to = out[base : base + total]
+        kernels.fsst_pick(codes, code_ends, block, bounds, sizes, symbols, places, to)
+
+    return BinaryPlan(total, fill=fill)
 
 
 def _check_lengths(total: int, codes: np.ndarray) -> None:

@@ -20,6 +20,7 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -64,21 +65,12 @@ class Narrow(Encoding):
         return node_parts(self.id, [], [settings.encode(narrow, INT64, recipe.children[0])])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         if out.dtype.itemsize not in WIDTHS:
             raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
         node.expect_children(1)
-        narrow = context.numbers(node.child(node.start), count, start, stop, np.int64)
-        kernels.widen_fixed(narrow, out)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        if out.dtype.itemsize not in WIDTHS:
-            raise InvalidFileError(f"narrow node cannot hold values of type {out.dtype}")
-        node.expect_children(1)
-        narrow = context.picked(node.child(node.start), count, slots, np.int64)
+        narrow = context.numbers(node.child(node.start), count, slots, np.int64)
         kernels.widen_fixed(narrow, out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:

@@ -29,6 +29,7 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.narrow import is_narrow, narrowed
@@ -88,11 +89,17 @@ class PcodecBlocks(Encoding):
         return node_parts(self.id, node_body(values, settings.block_slots))
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
-        """See `Encoding.read_fixed`; decodes only the blocks that hold the slots."""
+        """See `Encoding.read_fixed`; decodes only the blocks that hold the slots.
+
+        Of slots that lie apart it decodes in each block what lies before them.
+        """
         blocks = _Blocks(node, count, out.dtype)
-        size = blocks.size
+        if not isinstance(slots, range):
+            _pick(blocks, slots, out)
+            return
+        size, start, stop = blocks.size, slots.start, slots.stop
         for block in range(start // size, (stop - 1) // size + 1):
             low = block * size
             high = min(low + size, count)
@@ -103,23 +110,20 @@ class PcodecBlocks(Encoding):
             part = blocks.prefix(block, last - low)
             out[first - start : last - start] = part[first - low : last - low]
 
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        """See `Encoding.pick_fixed`; decodes of each block that holds some what lies before."""
-        blocks = _Blocks(node, count, out.dtype)
-        last = int(slots[-1])
-        if last < blocks.size:  # as in all pages of a wide file
-            out[:] = blocks.prefix(0, last + 1)[slots]
-            return
-        numbers = slots // blocks.size
-        places = slots - numbers * blocks.size
-        firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
-        lasts = np.append(firsts[1:], len(slots))
-        wanted = places[lasts - 1] + 1
-        touched = (each.tolist() for each in (numbers[firsts], wanted, firsts, lasts))
-        for block, stop, first, last in zip(*touched, strict=True):
-            out[first:last] = blocks.prefix(block, stop)[places[first:last]]
+
+def _pick(blocks: _Blocks, slots: np.ndarray, out: np.ndarray) -> None:
+    last = int(slots[-1])
+    if last < blocks.size:  # as in all pages of a wide file
+        out[:] = blocks.prefix(0, last + 1)[slots]
+        return
+    numbers = slots // blocks.size
+    places = slots - numbers * blocks.size
+    firsts = np.concatenate(([0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1))
+    lasts = np.append(firsts[1:], len(slots))
+    wanted = places[lasts - 1] + 1
+    touched = (each.tolist() for each in (numbers[firsts], wanted, firsts, lasts))
+    for block, stop, first, last in zip(*touched, strict=True):
+        out[first:last] = blocks.prefix(block, stop)[places[first:last]]
 
 
 class _Blocks:

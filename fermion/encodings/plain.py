@@ -21,7 +21,10 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
+    bounds_of,
     node_parts,
+    pick_strings,
     plain_recipe,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError
@@ -72,31 +75,28 @@ class Plain(Encoding):
         return view if view.flags.aligned else None
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
-        node.check(node.start, count * out.dtype.itemsize)
-        at = node.start + start * out.dtype.itemsize
-        out[:] = np.frombuffer(node.buffer, out.dtype, stop - start, at)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        kernels.gather_fixed(node.array(out.dtype, count, node.start), slots.astype(np.uint32), out)
+        if isinstance(slots, range):
+            node.check(node.start, count * out.dtype.itemsize)
+            at = node.start + slots.start * out.dtype.itemsize
+            out[:] = np.frombuffer(node.buffer, out.dtype, len(slots), at)
+        else:
+            values = node.array(out.dtype, count, node.start)
+            kernels.gather_fixed(values, slots.astype(np.uint32), out)
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
-        """See `Encoding.plan_binary`; the bytes are always a view."""
+        """See `Encoding.plan_binary`; the bytes of a run are always a view."""
+        if not isinstance(slots, range):
+            run = range(*bounds_of(slots))
+            strings = context.strings(node, count, run)
+            return pick_strings(strings, slots - run.start, offsets)
         lengths = node.array("<u4", count, node.start)
         data_start = node.start + align(count * 4)
-        total = kernels.lengths_to_offsets(lengths[start:stop], offsets)
-        before = int(lengths[:start].sum(dtype=np.int64)) if start else 0
+        total = kernels.lengths_to_offsets(lengths[slots.start : slots.stop], offsets)
+        before = int(lengths[: slots.start].sum(dtype=np.int64)) if slots.start else 0
         if data_start + before + total > node.stop:
             raise InvalidFileError(
                 f"plain node: expected {before + total} bytes of strings, "

@@ -32,6 +32,7 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
@@ -91,29 +92,22 @@ class RunLength(Encoding):
         )
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
-        ends, values = self._ends(node, count, context)
-        first, last = ends.searchsorted((start, stop - 1), "right").tolist()
-        part = context.numbers(values, len(ends), first, last + 1, out.dtype)
-        kernels.expand_runs(part, ends[first : last + 1], start, stop, out)
-
-    def pick_fixed(
-        self, node: Node, count: int, slots: np.ndarray, out: np.ndarray, context: DecodeContext
-    ) -> None:
-        ends, values = self._ends(node, count, context)
-        runs, places = np.unique(ends.searchsorted(slots, "right"), return_inverse=True)
-        picked = context.picked(values, len(ends), runs, out.dtype)
-        kernels.gather_fixed(picked, places.astype(np.uint32), out)
-
-    def _ends(self, node: Node, count: int, context: DecodeContext) -> tuple[np.ndarray, Node]:
-        """Where each run ends, exclusive, and the runs' values."""
         runs, width, (lengths, values) = self._open(node, count)
-        ends = np.empty(runs + 1, np.int64)
-        found = context.numbers(lengths, runs, 0, runs, unsigned_dtype(width))
-        if kernels.lengths_to_offsets(found, ends) != count:
-            raise InvalidFileError(f"rle node: expected runs of {count} slots, found {ends[-1]}")
-        return ends[1:], values
+        offsets = np.empty(runs + 1, np.int64)
+        found = context.numbers(lengths, runs, range(runs), unsigned_dtype(width))
+        if kernels.lengths_to_offsets(found, offsets) != count:
+            raise InvalidFileError(f"rle node: expected runs of {count} slots, found {offsets[-1]}")
+        ends = offsets[1:]
+        if isinstance(slots, range):
+            first, last = ends.searchsorted((slots.start, slots.stop - 1), "right").tolist()
+            part = context.numbers(values, runs, range(first, last + 1), out.dtype)
+            kernels.expand_runs(part, ends[first : last + 1], slots.start, slots.stop, out)
+        else:
+            wanted, places = np.unique(ends.searchsorted(slots, "right"), return_inverse=True)
+            picked = context.numbers(values, runs, wanted, out.dtype)
+            kernels.gather_fixed(picked, places.astype(np.uint32), out)
 
     def children(self, node: Node, count: int, context: DecodeContext) -> list[Child]:
         runs, _, (lengths, values) = self._open(node, count)

@@ -38,6 +38,8 @@ from fermion.encodings.encoding import (
     Encoding,
     Node,
     Recipe,
+    Slots,
+    bounds_of,
     node_parts,
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
@@ -92,17 +94,16 @@ class SplitLengths(Encoding):
         return node_parts(self.id, [parameters, *tables, *pieces], [child])
 
     def plan_binary(
-        self,
-        node: Node,
-        count: int,
-        start: int,
-        stop: int,
-        offsets: np.ndarray,
-        context: DecodeContext,
+        self, node: Node, count: int, slots: Slots, offsets: np.ndarray, context: DecodeContext
     ) -> BinaryPlan:
+        """See `Encoding.plan_binary`; decompresses only the pieces that hold bytes of some."""
         layout = _Layout(node)
+        start, stop = bounds_of(slots)
         frames = layout.frames_of(start, stop, count)
-        lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
+        known = range(frames.slot, stop)
+        lengths = context.numbers(layout.child, count, known, layout.length_dtype)
+        if not isinstance(slots, range):
+            return layout.pick(node, frames, lengths, slots - frames.slot, offsets, context)
         before, skipped = frames.raw_ends[0], start - frames.slot
         if skipped:
             before += int(lengths[:skipped].sum(dtype=np.int64))
@@ -120,45 +121,6 @@ class SplitLengths(Encoding):
                     raw = layout.piece(node, frames, piece, context)
                     part = raw[low - raw_start : high - raw_start]
                     out[base + low - before : base + high - before] = part
-
-        return BinaryPlan(total, fill=fill)
-
-    def pick_binary(
-        self, node: Node, count: int, slots: np.ndarray, offsets: np.ndarray, context: DecodeContext
-    ) -> BinaryPlan:
-        """See `Encoding.pick_binary`; decompresses only the pieces that hold bytes of some."""
-        layout = _Layout(node)
-        stop = int(slots[-1]) + 1
-        frames = layout.frames_of(int(slots[0]), stop, count)
-        lengths = context.numbers(layout.child, count, frames.slot, stop, layout.length_dtype)
-        bounds = np.empty(len(lengths) + 1, np.int64)
-        frames.check_end(frames.raw_ends[0] + kernels.lengths_to_offsets(lengths, bounds))
-        bounds += frames.raw_ends[0]
-        places = slots - frames.slot
-        starts, stops = bounds[places], bounds[places + 1]
-        total = kernels.lengths_to_offsets(lengths[places], offsets)
-        ends = offsets[1:].copy()
-
-        def fill(out: np.ndarray, base: int) -> None:
-            if layout.codec == Codec.NONE:
-                first = frames.raw_ends[0]
-                data = node.array(np.uint8, frames.raw_ends[-1] - first, layout.bytes_start + first)
-                kernels.gather_ranges(data, starts - first, stops - first, out[base : base + total])
-                return
-            cuts = starts.searchsorted(frames.raw_ends).tolist()
-            at = 0
-            for piece, (low, high) in enumerate(pairwise(cuts)):
-                end = int(ends[high - 1]) if high else 0
-                if low < high and end > at:
-                    raw = layout.piece(node, frames, piece, context)
-                    first = frames.raw_ends[piece]
-                    kernels.gather_ranges(
-                        raw,
-                        starts[low:high] - first,
-                        stops[low:high] - first,
-                        out[base + at : base + end],
-                    )
-                    at = end
 
         return BinaryPlan(total, fill=fill)
 
@@ -247,6 +209,46 @@ class _Layout:
         stop = self.bytes_start + frames.stored_ends[piece + 1]
         raw = unpack(self.codec, memoryview(node.buffer)[start:stop], size)
         return np.frombuffer(raw, np.uint8)
+
+    def pick(
+        self,
+        node: Node,
+        frames: _Frames,
+        lengths: np.ndarray,
+        places: np.ndarray,
+        offsets: np.ndarray,
+        context: DecodeContext,
+    ) -> BinaryPlan:
+        """Some of the values of the pieces, whose lengths are known."""
+        bounds = np.empty(len(lengths) + 1, np.int64)
+        frames.check_end(frames.raw_ends[0] + kernels.lengths_to_offsets(lengths, bounds))
+        bounds += frames.raw_ends[0]
+        starts, stops = bounds[places], bounds[places + 1]
+        total = kernels.lengths_to_offsets(lengths[places], offsets)
+        ends = offsets[1:].copy()
+
+        def fill(out: np.ndarray, base: int) -> None:
+            if self.codec == Codec.NONE:
+                first = frames.raw_ends[0]
+                data = node.array(np.uint8, frames.raw_ends[-1] - first, self.bytes_start + first)
+                kernels.gather_ranges(data, starts - first, stops - first, out[base : base + total])
+                return
+            cuts = starts.searchsorted(frames.raw_ends).tolist()
+            at = 0
+            for piece, (low, high) in enumerate(pairwise(cuts)):
+                end = int(ends[high - 1]) if high else 0
+                if low < high and end > at:
+                    raw = self.piece(node, frames, piece, context)
+                    first = frames.raw_ends[piece]
+                    kernels.gather_ranges(
+                        raw,
+                        starts[low:high] - first,
+                        stops[low:high] - first,
+                        out[base + at : base + end],
+                    )
+                    at = end
+
+        return BinaryPlan(total, fill=fill)
 
 
 def frame_slot_ends(offsets: np.ndarray, frame_bytes: int) -> np.ndarray:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import strip_wrappers
 from fermion.exports import dataclass
 from spark_ext.aggregation.expression import COLUMN, LITERAL, OPERATIONS
 from spark_ext.catalog.callbacks import kind_of, listed
-from spark_ext.types import held_type
 
 COUNT_ALL = "CountStar"
 CAST, EXTRACT = "CAST", "EXTRACT"
@@ -141,7 +141,7 @@ def _type_of(path: tuple[str, ...], schema: pa.Schema) -> pa.DataType:
         index = within.get_field_index(name) if has_fields else -1
         if index < 0:
             raise NotTheSame(name)
-        within = held_type(within.field(index).type)
+        within = strip_wrappers(within.field(index).type)
     return within
 
 

@@ -11,17 +11,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_ext
-from spark_ext.jobs.program import arguments, progress_line, run, storage_options
+from spark_ext.jobs import program
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.compact",
         "Rewrite small files of a table as larger ones. Rows, their order and their batches stay.",
         dry_run="print what would be done, and do nothing",
     )
-    made.add_argument("path", help="the table")
     made.add_argument("--filter", help="only files that may contain matching rows: a SQL condition")
     made.add_argument("--target-size", help="size of a file, such as 256MB (default: the table's)")
     made.add_argument(
@@ -63,12 +62,10 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
         full=options.full,
         max_groups_per_commit=options.max_groups_per_commit,
         dry_run=options.dry_run,
-        progress=progress_line("groups"),
-        storage_options=storage_options(options),
+        progress=program.progress_line(),
+        storage_options=program.storage_options(options),
     )
-    summary = {
-        "table": options.path,
-        "dry_run": result.dry_run,
+    summary: dict[str, Any] = {
         "groups": result.groups,
         "groups_dropped": result.groups_dropped,
         "files_before": result.files_before,
@@ -85,7 +82,7 @@ def compact(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, An
     return summary
 
 
-main = partial(run, parser, compact)
+main = partial(program.run, parser, compact)
 
 
 if __name__ == "__main__":

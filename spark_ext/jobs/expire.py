@@ -11,18 +11,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_ext
-from spark_ext.jobs.program import add_age, arguments, deleted, run, storage_options
+from spark_ext.jobs import program
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.expire",
         "Expire old snapshots of a table and delete data that only they use.",
         dry_run="print what would be deleted, and delete nothing",
     )
-    made.add_argument("path", help="the table")
-    add_age(made, "7d")
+    program.add_age(made, "7d")
     made.add_argument(
         "--retain-last",
         type=int,
@@ -40,12 +39,12 @@ def expire(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any
         older_than=options.older_than,
         retain_last=options.retain_last,
         dry_run=options.dry_run,
-        storage_options=storage_options(options),
+        storage_options=program.storage_options(options),
     )
-    return deleted(options.path, result)
+    return program.deleted(result)
 
 
-main = partial(run, parser, expire)
+main = partial(program.run, parser, expire)
 
 
 if __name__ == "__main__":

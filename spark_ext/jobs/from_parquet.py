@@ -12,36 +12,36 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from spark_ext.conversion.files import parquet_files
-from spark_ext.jobs.program import add_commit, added, arguments, commit_of, run, storage_options
+from spark_ext.jobs import program
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.from_parquet",
         "Append Parquet files to a table, as one snapshot; make the table if there is none.",
         dry_run="report the files and their columns, and do nothing",
+        positional={
+            "source": "a Parquet file, or a directory of Parquet files",
+            "path": "the table",
+        },
     )
-    made.add_argument("source", help="a Parquet file, or a directory of Parquet files")
-    made.add_argument("path", help="the table")
     made.add_argument(
         "--partition-by",
         action="append",
         metavar="COLUMN",
         help="partition a new table by this column; repeat for more",
     )
-    add_commit(made)
+    program.add_commit(made)
     return made
 
 
 def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
     """Run the job and return its summary."""
-    access = storage_options(options)
+    access = program.storage_options(options)
     if options.dry_run:
         files, schema = parquet_files(options.source, storage_options=access)
         return {
-            "table": options.path,
-            "dry_run": True,
             "files": len(files),
             "bytes": sum(file.size for file in files),
             "columns": schema.names,
@@ -51,13 +51,13 @@ def from_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[st
         options.source,
         options.path,
         partition_by=options.partition_by,
-        **commit_of(options),
+        **program.commit_of(options),
         storage_options=access,
     )
-    return added(options.path, snapshot)
+    return program.added(snapshot)
 
 
-main = partial(run, parser, from_parquet)
+main = partial(program.run, parser, from_parquet)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion.errors import InvalidArgumentError
-from spark_ext.jobs.program import (
-    add_commit,
-    add_source,
-    arguments,
-    commit_of,
-    pairs,
-    run,
-    source,
-    storage_options,
-)
+from spark_ext.jobs import program
 from spark_ext.merging.builder import FrameMergeBuilder
 
 ALL = "TRUE"
@@ -29,16 +20,16 @@ ALL = "TRUE"
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.merge",
         "Update, delete and insert rows of a table by the rows of files that Spark reads, as one "
         "snapshot. Rows match where the columns of --on are equal. Of the rows that match, those "
         "of --delete-when are deleted, and then those of --update-when updated. Conditions and "
         "values are SQL expressions over target.COLUMN and source.COLUMN.",
         dry_run="check columns and expressions, and write nothing",
+        positional={"path": "the table; it must exist"},
     )
-    made.add_argument("path", help="the table; it must exist")
-    add_source(made)
+    program.add_source(made)
     made.add_argument(
         "--on",
         metavar="COLUMN[=SOURCE]",
@@ -64,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="SQL",
         help=f"delete rows of the table that no row of the files matches; {ALL}: all",
     )
-    add_commit(made)
+    program.add_commit(made)
     return made
 
 
@@ -74,13 +65,13 @@ def merge(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]
     builder = spark_ext.merge(
         spark,
         options.path,
-        source(spark, options),
+        program.source(spark, options),
         on=dict(text.split("=", 1) if "=" in text else (text, text) for text in options.on),
-        **commit_of(options),
-        storage_options=storage_options(options),
+        **program.commit_of(options),
+        storage_options=program.storage_options(options),
     )
     clauses = _add_clauses(builder, options)
-    summary = {"table": options.path, "dry_run": options.dry_run, "clauses": clauses}
+    summary = {"clauses": clauses}
     if options.dry_run:
         return summary
     result = builder.execute()
@@ -101,7 +92,7 @@ def _add_clauses(builder: FrameMergeBuilder, options: argparse.Namespace) -> lis
         builder.when_matched_delete(_condition(options.delete_when))
         clauses.append("when_matched_delete")
     if options.update or options.update_set:
-        values = pairs(options.update_set, "--update-set") or None
+        values = program.pairs(options.update_set, "--update-set") or None
         builder.when_matched_update(values, _condition(options.update_when))
         clauses.append("when_matched_update")
     if options.insert or options.insert_when is not None:
@@ -132,7 +123,7 @@ def _condition(text: str | None) -> str | None:
     return None if text is None or text.strip().upper() == ALL else text
 
 
-main = partial(run, parser, merge)
+main = partial(program.run, parser, merge)
 
 
 if __name__ == "__main__":

@@ -26,18 +26,23 @@ SUCCEEDED, FAILED, WRONG_USAGE = 0, 1, 2
 Job = Callable[[SparkSession, argparse.Namespace], Mapping[str, Any]]
 
 
-def arguments(module: str, description: str, *, dry_run: str) -> argparse.ArgumentParser:
+def arguments(
+    module: str, description: str, *, dry_run: str, positional: Mapping[str, str] | None = None
+) -> argparse.ArgumentParser:
     """Make a parser with the arguments that all jobs share.
 
     module: The job's module: its name in the usage line and in Spark.
     description: What the job does.
     dry_run: The help text of ``--dry-run``.
+    positional: Names and help texts; None: the table alone.
     """
     parser = _Parser(
         prog=f"python -m {module}",
         description=description,
         epilog="Exit status: 0 done, 1 failed (no partial result is visible), 2 wrong usage.",
     )
+    for name, text in (positional or {"path": "the table"}).items():
+        parser.add_argument(name, help=text)
     parser.add_argument("--dry-run", action="store_true", help=dry_run)
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument(
@@ -73,7 +78,7 @@ def run(
         _check(options)
         spark = _start(parser.prog.removeprefix("python -m "), options)
         try:
-            summary = dict(job(spark, options))
+            summary = {"table": options.path, "dry_run": options.dry_run, **job(spark, options)}
         finally:
             spark.stop()
     except InvalidArgumentError as error:
@@ -170,21 +175,19 @@ def source(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
     return reader.load(options.source)
 
 
-def planned(path: str, frame: DataFrame, table: Table, options: FrameOptions) -> Mapping[str, Any]:
+def planned(frame: DataFrame, table: Table, options: FrameOptions) -> Mapping[str, Any]:
     """The summary of a dry run of a job that adds the rows of a frame, whose columns are checked.
 
     Raises SchemaMismatch, UnsupportedBySpark, InvalidArgumentError.
     """
     merge = planned_columns(frame, table, options)
     columns = row_columns(frame, table, options, merge)
-    return {"table": path, "dry_run": True, "columns": columns.names}
+    return {"columns": columns.names}
 
 
-def added(path: str, snapshot: Snapshot) -> Mapping[str, Any]:
+def added(snapshot: Snapshot) -> Mapping[str, Any]:
     """The summary of a job that adds rows."""
     return {
-        "table": path,
-        "dry_run": False,
         "snapshot": snapshot.id,
         "files_added": snapshot.deltas.files_added,
         "rows_added": snapshot.deltas.rows_added,
@@ -202,11 +205,9 @@ def add_age(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
-def deleted(path: str, result: MaintenanceResult) -> Mapping[str, Any]:
+def deleted(result: MaintenanceResult) -> Mapping[str, Any]:
     """The summary of a job that deletes."""
     return {
-        "table": path,
-        "dry_run": result.dry_run,
         "snapshots": result.snapshots,
         "tags": result.tags,
         "files": result.files,
@@ -216,14 +217,14 @@ def deleted(path: str, result: MaintenanceResult) -> Mapping[str, Any]:
     }
 
 
-def progress_line(unit: str) -> Callable[[int, int], None] | None:
+def progress_line() -> Callable[[int, int], None] | None:
     """A function that shows progress on one line of a terminal; None without a terminal."""
     if not sys.stderr.isatty():
         return None
 
     def show(done: int, total: int) -> None:
         end = "\n" if done == total else ""
-        print(f"\r{done:,} of {total:,} {unit}", end=end, file=sys.stderr, flush=True)
+        print(f"\r{done:,} of {total:,} groups", end=end, file=sys.stderr, flush=True)
 
     return show
 

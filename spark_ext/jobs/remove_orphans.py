@@ -11,18 +11,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import spark_ext
-from spark_ext.jobs.program import add_age, arguments, deleted, run, storage_options
+from spark_ext.jobs import program
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.remove_orphans",
         "Delete orphan files of a table: files of failed writers that no snapshot refers to.",
         dry_run="print what would be deleted, and delete nothing",
     )
-    made.add_argument("path", help="the table")
-    add_age(made, "3d")
+    program.add_age(made, "3d")
     return made
 
 
@@ -33,12 +32,12 @@ def remove_orphans(spark: SparkSession, options: argparse.Namespace) -> Mapping[
         options.path,
         older_than=options.older_than,
         dry_run=options.dry_run,
-        storage_options=storage_options(options),
+        storage_options=program.storage_options(options),
     )
-    return deleted(options.path, result)
+    return program.deleted(result)
 
 
-main = partial(run, parser, remove_orphans)
+main = partial(program.run, parser, remove_orphans)
 
 
 if __name__ == "__main__":

@@ -12,17 +12,16 @@ from pyspark.sql import SparkSession
 
 import spark_ext
 from fermion_table import Table
-from spark_ext.jobs.program import arguments, run, storage_options
+from spark_ext.jobs import program
 
 
 def parser() -> argparse.ArgumentParser:
     """The program's arguments."""
-    made = arguments(
+    made = program.arguments(
         "spark_ext.jobs.to_parquet",
         "Write a table's rows as Parquet files, one for each data file, into a new directory.",
         dry_run="print how much would be written, and do nothing",
     )
-    made.add_argument("path", help="the table")
     made.add_argument("target", help="a directory that does not exist yet, or is empty")
     made.add_argument("--column", action="append", help="only this column; repeat for more")
     made.add_argument("--filter", help="only rows that meet a SQL condition")
@@ -38,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str, Any]:
     """Run the job and return its summary."""
-    access = storage_options(options)
+    access = program.storage_options(options)
     if options.dry_run:
         table = Table.open(options.path, storage_options=access)
         scan = table.scan(
@@ -46,8 +45,6 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
         )
         plan = scan.plan()
         return {
-            "table": options.path,
-            "dry_run": True,
             "snapshot": plan.snapshot_id,
             "files": len(plan.splits),
             "rows_before_filter": plan.rows,
@@ -64,8 +61,6 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
         coerce_timestamps=None if options.nanoseconds else "us",
     )
     return {
-        "table": options.path,
-        "dry_run": False,
         "target": options.target,
         "snapshot": result.snapshot_id,
         "files": result.files,
@@ -74,7 +69,7 @@ def to_parquet(spark: SparkSession, options: argparse.Namespace) -> Mapping[str,
     }
 
 
-main = partial(run, parser, to_parquet)
+main = partial(program.run, parser, to_parquet)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, functions
 from pyspark.sql import types as st
 
+from fermion.engine import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table import Scan, Table
@@ -24,7 +25,6 @@ from fermion_table.engine import MergeCounts, WriterMessage, primary_key_of
 from spark_ext.column_names import free_names, is_case_sensitive
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.session import batch_settings, settings
-from spark_ext.types import held_type
 from spark_ext.writing.clustering import arranged
 from spark_ext.writing.columns import check_columns, task_writer
 from spark_ext.writing.finished_tasks import finished_messages
@@ -217,7 +217,7 @@ def why_unfit(table: Table) -> str | None:
 
 def _is_finer(dtype: pa.DataType) -> bool:
     """Whether values, at any depth, are finer than Spark's."""
-    dtype = held_type(dtype)
+    dtype = strip_wrappers(dtype)
     if pat.is_timestamp(dtype) or pat.is_duration(dtype):
         return bool(dtype.unit == "ns")
     return any(_is_finer(dtype.field(place).type) for place in range(dtype.num_fields))

@@ -22,6 +22,7 @@ from fermion.encodings.encoding import (
     Estimate,
     Node,
     Recipe,
+    Slots,
     node_parts,
 )
 from fermion.encodings.registry import ENCODINGS, selectable_names
@@ -62,11 +63,11 @@ class Progression(Encoding):
         return node_parts(self.id, [parameters])
 
     def read_fixed(
-        self, node: Node, count: int, start: int, stop: int, out: np.ndarray, context: DecodeContext
+        self, node: Node, count: int, slots: Slots, out: np.ndarray, context: DecodeContext
     ) -> None:
         """See `Encoding.read_fixed`."""
         first, step = node.unpack(_PARAMETERS)
-        out[:] = first + step * np.arange(start, stop)
+        out[:] = first + step * np.asarray(slots)
 
 
 @pytest.fixture
