@@ -38,36 +38,26 @@ class TreeSlice:
     """A tree, and the slots wanted of it.
 
     slots: Slots of the tree.
-    start, stop: Slots of the tree that are wanted, stop exclusive.
+    wanted: Those of the tree that are wanted. Apart only for numbers, fixed-width bytes and strings
+        without ``spread``.
     output_bytes_max: Bytes that strings of the tree may decode to.
     spread: Where the tree's slots are only the valid ones of a page: which slots those are. The
-        slots wanted are then more than ``stop - start``.
-    picks: Single slots from ``start`` to ``stop`` that are wanted, ``int64``, ascending, not empty;
-        None: all of them. Not for booleans, nor with ``spread``.
+        slots wanted of the page are then more than ``wanted``.
     """
 
     root: Node
     slots: int
-    start: int
-    stop: int
+    wanted: Slots
     output_bytes_max: int
     spread: Spread | None = None
-    picks: np.ndarray | None = None
 
     def __len__(self) -> int:
-        if self.picks is not None:
-            return len(self.picks)
-        return self.stop - self.start if self.spread is None else self.spread.slots
-
-    @property
-    def wanted(self) -> Slots:
-        """The slots of the tree that are decoded."""
-        return range(self.start, self.stop) if self.picks is None else self.picks
+        return len(self.wanted) if self.spread is None else self.spread.slots
 
     @property
     def whole(self) -> bool:
         """Whether the tree's slots are the slots wanted."""
-        return self.spread is None and self.picks is None and self.stop - self.start == self.slots
+        return self.spread is None and len(self.wanted) == self.slots
 
     def context(self, dictionary: Values | None = None) -> DecodeContext:
         """The context to decode the tree in."""
@@ -159,10 +149,10 @@ def _decode_bits(trees: Sequence[TreeSlice], locate: Locate) -> Bits:
                 out = np.zeros((total + 7) // 8, np.uint8)
             where, bit = out, at
             if tree.spread is not None:
-                where, bit = np.zeros((tree.stop - tree.start + 7) // 8, np.uint8), 0
-            if tree.stop > tree.start:
-                run = range(tree.start, tree.stop)
-                encoding.read_bits(tree.root, tree.slots, run, where, bit, context)
+                where, bit = np.zeros((len(tree.wanted) + 7) // 8, np.uint8), 0
+            if len(tree.wanted):
+                assert isinstance(tree.wanted, range)
+                encoding.read_bits(tree.root, tree.slots, tree.wanted, where, bit, context)
             if tree.spread is not None:
                 tree.spread.restore_bits(where, out, at)
         except (FermionError, ValueError) as error:
@@ -208,8 +198,8 @@ def _plan_binary(tree: TreeSlice, offsets: np.ndarray, context: DecodeContext) -
     if spread is None:
         return encoding.plan_binary(tree.root, tree.slots, tree.wanted, offsets, context)
     plan = BinaryPlan(0, np.empty(0, np.uint8))
-    if tree.stop > tree.start:
-        ends = offsets[len(offsets) - (tree.stop - tree.start) - 1 :]
+    if len(tree.wanted):
+        ends = offsets[len(offsets) - len(tree.wanted) - 1 :]
         plan = encoding.plan_binary(tree.root, tree.slots, tree.wanted, ends, context)
     # A null slot is empty: it ends where the one before it ends.
     offsets[0] = 0
@@ -224,7 +214,7 @@ def decode_tree_codes(
 
     None where there is none, or more than one.
     """
-    kinds = {tree.root.encoding for tree in trees if tree.stop > tree.start}
+    kinds = {tree.root.encoding for tree in trees if len(tree.wanted)}
     local = kinds == {EncodingId.DICTIONARY_LOCAL} and len(trees) == 1
     if not local and kinds not in ({EncodingId.DICTIONARY}, {EncodingId.GLOBAL_DICTIONARY}):
         return None
@@ -235,7 +225,7 @@ def decode_tree_codes(
     for index, tree in enumerate(trees):
         own = codes[at : at + len(tree)]
         at += len(tree)
-        if tree.stop == tree.start:
+        if not len(tree.wanted):
             continue
         context = tree.context(dictionary)
         try:

@@ -452,17 +452,16 @@ def _open(page: PageSlice, checks: PageChecks) -> TreeSlice:
         raise InvalidFileError(f"expected slots {start} to {stop}, found {slots} slots")
     root = root_of(frame)
     if not root.flags:
-        limit = expansion_limit(len(page.buffer))
-        return TreeSlice(root, slots, start, stop, limit, picks=page.picks)
+        wanted = range(start, stop) if page.picks is None else page.picks
+        return TreeSlice(root, slots, wanted, expansion_limit(len(page.buffer)))
     if page.picks is not None:
         raise InvalidFileError(
             "expected all slots, as the chunk's flags say, found null ones left out"
         )
     root, values = open_root(root)
     spread = Spread.of(page.validity, values, slots, start, stop)
-    return TreeSlice(
-        root, values, spread.first, spread.last, expansion_limit(len(page.buffer)), spread
-    )
+    wanted = range(spread.first, spread.last)
+    return TreeSlice(root, values, wanted, expansion_limit(len(page.buffer)), spread)
 
 
 def _open_entries(page: PageSlice, checks: PageChecks) -> TreeSlice:
@@ -471,7 +470,7 @@ def _open_entries(page: PageSlice, checks: PageChecks) -> TreeSlice:
     root = root_of(frame)
     if root.flags:
         raise InvalidFileError("dictionary page: expected entries without null slots removed")
-    return TreeSlice(root, frame.slots, 0, frame.slots, expansion_limit(len(page.buffer)))
+    return TreeSlice(root, frame.slots, range(frame.slots), expansion_limit(len(page.buffer)))
 
 
 def open_frame(page: PageSlice, checks: PageChecks) -> Frame:
@@ -539,7 +538,7 @@ def describe_page(page: PageSlice, *, where: str = "") -> PageDescription:
         root, values = root_of(frame), frame.slots
         if root.flags:
             root, values = open_root(root)
-        tree = TreeSlice(root, values, 0, values, expansion_limit(len(page.buffer)))
+        tree = TreeSlice(root, values, range(values), expansion_limit(len(page.buffer)))
         return PageDescription(
             frame.slots,
             frame.codec.name.lower(),

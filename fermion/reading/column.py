@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +115,32 @@ class GeneralRead(ReadStrategy):
         return pa.DictionaryArray.from_arrays(indices, shared.dictionary, ordered=wanted.ordered)
 
 
+class _Level(NamedTuple):
+    """A subtree, and the slots wanted of it.
+
+    ranges: None: all.
+    slots: All that the stripe has; -1: not known yet.
+    """
+
+    node: Node
+    ranges: RowRanges | None
+    slots: int
+
+    @property
+    def wanted(self) -> int:
+        """How many are wanted."""
+        return self.slots if self.ranges is None else self.ranges.total
+
+    def below(self) -> Iterator[_Level]:
+        """The children of a struct, and the child of lists of one size."""
+        node, ranges, slots = self
+        if node.kind is NodeKind.FIXED_LIST:
+            size = node.storage.list_size
+            ranges, slots = times(ranges, size), slots * size if slots >= 0 else -1
+        for child in node.children:
+            yield _Level(child, ranges, slots)
+
+
 class ColumnTask:
     """Reads one column of one stripe in rounds: plan, fetch, decode, until every level is there.
 
@@ -130,6 +157,7 @@ class ColumnTask:
         "_page_validity",
         "_planned",
         "_shared",
+        "_taken",
         "block",
         "node",
         "rows",
@@ -155,15 +183,16 @@ class ColumnTask:
         self._executor: Executor | None = None
         self._coded: tuple[np.ndarray, Values] | None = None
         self._shared: DictionaryRecord | None = None
-        self._frontier = [(node, ranges, rows)] if block is not None else []
+        self._frontier = [_Level(node, ranges, rows)] if block is not None else []
         self._planned: dict[int, StreamPlan | Chunk] = {}
+        self._taken: dict[int, list[memoryview]] = {}
         self._page_validity: dict[int, PageValidity] = {}
 
     def plan(self) -> list[tuple[int, int]]:
         """The byte ranges that the next round needs; empty when none does."""
         requests: list[tuple[int, int]] = []
-        for node, ranges, slots in self._frontier:
-            self._plan_node(node, ranges, slots, requests)
+        for level in self._frontier:
+            self._plan_level(level, requests)
         return requests
 
     @property
@@ -171,23 +200,18 @@ class ColumnTask:
         """Whether every level was decoded."""
         return not self._frontier
 
-    def _plan_node(
-        self, node: Node, ranges: RowRanges | None, slots: int, requests: list[tuple[int, int]]
-    ) -> None:
+    def _plan_level(self, level: _Level, requests: list[tuple[int, int]]) -> None:
+        node, ranges, slots = level
         self._plan_stream(node.validity, self._around(node, ranges), slots, requests)
         if node.kind is NodeKind.LEAF:
             self._plan_stream(node.stream, ranges, slots, requests, physical=node.physical)
         elif node.kind is NodeKind.LIST:
             self._plan_stream(node.stream, ranges, slots, requests, from_page_start=True)
             if ranges is None:
-                self._plan_node(node.children[0], None, -1, requests)
-        elif node.kind is NodeKind.FIXED_LIST:
-            size = node.storage.list_size
-            below = slots * size if slots >= 0 else -1
-            self._plan_node(node.children[0], times(ranges, size), below, requests)
+                self._plan_level(_Level(node.children[0], None, -1), requests)
         else:
-            for child in node.children:
-                self._plan_node(child, ranges, slots, requests)
+            for below in level.below():
+                self._plan_level(below, requests)
 
     def _around(self, node: Node, ranges: RowRanges | None) -> RowRanges | None:
         """The slots whose validity is needed.
@@ -236,61 +260,45 @@ class ColumnTask:
             if place in message:
                 raise
             raise type(error)(f"{message} ({place})") from error
-        self._planned = {}
+        self._planned, self._taken = {}, {}
 
-    def _decode(
-        self, frontier: list[tuple[Node, RowRanges | None, int]], buffers: Sequence[memoryview]
-    ) -> None:
+    def _decode(self, frontier: Sequence[_Level], buffers: Sequence[memoryview]) -> None:
         supply = iter(buffers)
-        taken: dict[int, list[memoryview]] = {}
         for ordinal, plan in self._planned.items():
             if isinstance(plan, StreamPlan):
                 count = len(plan.spans) + (plan.dictionary is not None)
-                taken[ordinal] = [next(supply) for _ in range(count)]
-        for node, ranges, slots in frontier:
-            self._decode_node(node, ranges, slots, taken)
+                self._taken[ordinal] = [next(supply) for _ in range(count)]
+        for level in frontier:
+            self._decode_level(level)
 
-    def _decode_node(
-        self, node: Node, ranges: RowRanges | None, slots: int, taken: dict[int, list[memoryview]]
-    ) -> None:
-        wanted = slots if ranges is None else ranges.total
-        streams = self.streams
-        streams.slots[node.validity] = wanted
-        streams.validity[node.validity] = self._validity(node, ranges, slots, wanted, taken)
+    def _decode_level(self, level: _Level) -> None:
+        node, streams = level.node, self.streams
+        streams.slots[node.validity] = level.wanted
+        streams.validity[node.validity] = self._validity(level)
         if node.stream >= 0:
-            streams.slots[node.stream] = wanted
+            streams.slots[node.stream] = level.wanted
         if node.kind is NodeKind.LEAF:
-            values = self._data(node, ranges, slots, wanted, taken)
+            values = self._data(level)
             if values is not None:
                 streams.data[node.stream] = values
         elif node.kind is NodeKind.LIST:
-            self._decode_list(node, ranges, slots, wanted, taken)
-        elif node.kind is NodeKind.FIXED_LIST:
-            size = node.storage.list_size
-            below = slots * size if slots >= 0 else -1
-            self._decode_node(node.children[0], times(ranges, size), below, taken)
+            self._decode_list(level)
         else:
-            for child in node.children:
-                self._decode_node(child, ranges, slots, taken)
+            for below in level.below():
+                self._decode_level(below)
 
-    def _validity(
-        self,
-        node: Node,
-        ranges: RowRanges | None,
-        slots: int,
-        wanted: int,
-        taken: dict[int, list[memoryview]],
-    ) -> Bits | bool | None:
+    def _validity(self, level: _Level) -> Bits | bool | None:
+        node, ranges, slots = level
         plan = self._planned[node.validity]
         found: Validity
         if isinstance(plan, Chunk):
             missing = plan.length == ALL_NULL_LENGTH or node.kind is NodeKind.NULL
-            found = False if missing and wanted else None
+            found = False if missing and level.wanted else None
             if self._needs_validity(node):
                 self._page_validity[node.stream] = PageValidity(found, None, self._error)
             return found
         around = self._around(node, ranges)
-        bits = self._fetched(node.validity, BITS, taken).values(around, slots)
+        bits = self._fetched(node.validity, BITS).values(around, slots)
         assert isinstance(bits, Bits)
         known = PageValidity(settled(bits), around, self._error)
         if self._needs_validity(node):
@@ -302,23 +310,17 @@ class ColumnTask:
         plan = self._planned.get(node.stream)
         return isinstance(plan, StreamPlan) and plan.nulls_removed
 
-    def _data(
-        self,
-        node: Node,
-        ranges: RowRanges | None,
-        slots: int,
-        wanted: int,
-        taken: dict[int, list[memoryview]],
-    ) -> Values | None:
+    def _data(self, level: _Level) -> Values | None:
         """The values of a leaf; None where all are null, which needs no memory yet."""
+        node, ranges, slots = level
         assert node.physical is not None
         if isinstance(self._planned[node.stream], Chunk):
-            if not wanted:
+            if not level.wanted:
                 return rearrange.blank_values(node.physical, 0)
             if self.streams.validity[node.validity] is not False:
-                raise self._error(f"stream {node.stream} has no data for {wanted} slots")
+                raise self._error(f"stream {node.stream} has no data for {level.wanted} slots")
             return None
-        fetched = self._fetched(node.stream, node.physical, taken)
+        fetched = self._fetched(node.stream, node.physical)
         self._shared = fetched.plan.shared
         valid = self._page_validity.get(node.stream)
         if self._as_dictionary:
@@ -327,46 +329,34 @@ class ColumnTask:
                 return rearrange.blank_values(node.physical, 0)
         return fetched.values(ranges, slots, valid)
 
-    def _fetched(
-        self, ordinal: int, physical: PhysicalType, taken: dict[int, list[memoryview]]
-    ) -> FetchedStream:
-        plan = self._planned[ordinal]
+    def _fetched(self, ordinal: int, physical: PhysicalType) -> FetchedStream:
+        plan, taken = self._planned[ordinal], self._taken[ordinal]
         assert isinstance(plan, StreamPlan)
-        return FetchedStream(
-            plan, taken[ordinal], physical, self._options, self._error, self._executor
-        )
+        return FetchedStream(plan, taken, physical, self._options, self._error, self._executor)
 
     def _error(self, what: str) -> InvalidFileError:
         return InvalidFileError(
             f"{self._options.where}: column {self.node.name!r}, stripe {self.stripe}: {what}"
         )
 
-    def _decode_list(
-        self,
-        node: Node,
-        ranges: RowRanges | None,
-        slots: int,
-        wanted: int,
-        taken: dict[int, list[memoryview]],
-    ) -> None:
-        plan = self._planned[node.stream]
+    def _decode_list(self, level: _Level) -> None:
+        node, ranges, slots = level
         child = node.children[0]
-        if isinstance(plan, Chunk):
-            self.streams.offsets[node.stream] = np.zeros(wanted + 1, np.int64)
+        if isinstance(self._planned[node.stream], Chunk):
+            self.streams.offsets[node.stream] = np.zeros(level.wanted + 1, np.int64)
             below: RowRanges | None = RowRanges.empty()
             offsets = None
         else:
-            fetched = self._fetched(node.stream, UINT32, taken)
+            fetched = self._fetched(node.stream, UINT32)
             spans, lengths = fetched.spans(slots), fetched.decode(slots)
             assert isinstance(lengths, np.ndarray)
             offsets = self._child_offsets(spans, lengths)
             below = self._child_ranges(node, spans, ranges, offsets, lengths)
         if ranges is None:
             below_slots = int(offsets[-1]) if offsets is not None and len(offsets) else 0
-            self._decode_node(child, None, below_slots, taken)
+            self._decode_level(_Level(child, None, below_slots))
         else:
-            total = self._child_slots(node)
-            self._frontier.append((child, below, total))
+            self._frontier.append(_Level(child, below, self._child_slots(node)))
 
     def _child_offsets(self, spans: tuple[PageSpan, ...], lengths: np.ndarray) -> np.ndarray:
         """First child slot of every decoded list and one past the last: int64, per span closed."""

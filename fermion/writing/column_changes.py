@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -20,7 +21,7 @@ from fermion.columns.arrow_input import BatchCopier, is_in_memory, record_batch_
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedVersionError
 from fermion.io.remote import resolve
 from fermion.io.sink import check_target, copy_start
-from fermion.io.source import CountingSource, PathLike, Source, open_source
+from fermion.io.source import CountingSource, PathLike, open_source
 from fermion.layout import (
     FILE_STATISTICS_ENTRY,
     SETTING_CHECKSUM_MASK,
@@ -87,9 +88,7 @@ def add_columns(
     """
     chosen = write_options(options).with_overrides(overrides)
     reader = record_batch_reader(data)
-    source = open_source(path, storage_options)
-    try:
-        index = _index(source)
+    with _opened(path, storage_options) as index:
         _check_names(index, reader.schema)
         if chosen.sorted_by:
             raise InvalidArgumentError(
@@ -109,8 +108,6 @@ def add_columns(
         with _ColumnAppender(index, kept, target, reader.schema, chosen, storage_options) as writer:
             copy = BatchCopier(reader.schema).copy
             writer.append(reader if is_in_memory(data) else map(copy, reader))
-    finally:
-        source.close()
 
 
 def drop_columns(
@@ -124,14 +121,10 @@ def drop_columns(
 
     Parameters and errors are those of `select_columns`.
     """
-    source = open_source(path, storage_options)
-    try:
-        index = _index(source)
+    with _opened(path, storage_options) as index:
         dropped = set(_ordinals(index, columns))
         kept = [each for each in range(index.footer.num_columns) if each not in dropped]
         _select(index, kept, _target(path, destination, storage_options), storage_options)
-    finally:
-        source.close()
 
 
 def select_columns(
@@ -157,13 +150,9 @@ def select_columns(
     ColumnNotFoundError, InvalidArgumentError
         The file is then as it was.
     """
-    source = open_source(path, storage_options)
-    try:
-        index = _index(source)
+    with _opened(path, storage_options) as index:
         target = _target(path, destination, storage_options)
         _select(index, _ordinals(index, columns), target, storage_options)
-    finally:
-        source.close()
 
 
 def _select(
@@ -173,9 +162,11 @@ def _select(
         pass
 
 
-def _index(source: Source) -> FileIndex:
-    counting = CountingSource(source, gap_bytes_max=GAP_BYTES, span_bytes_max=SPAN_BYTES)
-    return FileIndex(counting, ReadOptions())
+@contextmanager
+def _opened(path: Any, storage_options: dict[str, Any] | None) -> Iterator[FileIndex]:
+    with closing(open_source(path, storage_options)) as source:
+        counting = CountingSource(source, gap_bytes_max=GAP_BYTES, span_bytes_max=SPAN_BYTES)
+        yield FileIndex(counting, ReadOptions())
 
 
 def _target(path: Any, destination: Any, storage_options: dict[str, Any] | None) -> Any:

@@ -231,9 +231,9 @@ def decode(block: Bytes) -> Values:
         root, held = open_root(root)
         valid = Bits.pack(np.array(block.json("validity"), bool))
         spread = Spread.of(valid, held, count, 0, count)
-        tree = TreeSlice(root, held, spread.first, spread.last, 2**20, spread)
+        tree = TreeSlice(root, held, range(spread.first, spread.last), 2**20, spread)
     else:
-        tree = TreeSlice(root, count, 0, count, 2**20)
+        tree = TreeSlice(root, count, range(count), 2**20)
     return decode_trees([tree], physical, dictionary, lambda _, error: error)
 
 

@@ -269,7 +269,7 @@ def as_it_is(_: int, error: Exception) -> FermionError:
 
 
 def decode(tree: bytes, count: int, start: int, stop: int) -> BinaryValues:
-    part = TreeSlice(parse_node(tree, 0, len(tree), 1), count, start, stop, 2**40)
+    part = TreeSlice(parse_node(tree, 0, len(tree), 1), count, range(start, stop), 2**40)
     return decode_trees([part], BINARY, None, as_it_is)
 
 
