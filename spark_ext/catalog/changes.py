@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -97,32 +97,7 @@ def _apply(update: Any, change: Any, *, case_sensitive: bool) -> None:
         return
     if kind not in _COLUMN_CHANGES:
         raise InvalidArgumentError(f"ALTER TABLE: Fermion tables have no {kind}")
-    path = tuple(change.fieldNames())
-    if kind == "AddColumn":
-        _add(update, path, change)
-    elif kind == "DeleteColumn":
-        _drop(update, path, change)
-    elif kind == "RenameColumn":
-        update.rename_column(path, change.newName())
-    elif kind == "UpdateColumnType":
-        update.alter_column(path, type=_arrow(change.newDataType(), path))
-    elif kind == "UpdateColumnNullability":
-        update.alter_column(path, nullable=change.nullable())
-    elif kind == "UpdateColumnComment":
-        update.alter_column(path, comment=change.newComment())
-    else:
-        _move(update, path, change.position())
-
-
-_COLUMN_CHANGES = {
-    "AddColumn",
-    "DeleteColumn",
-    "RenameColumn",
-    "UpdateColumnType",
-    "UpdateColumnNullability",
-    "UpdateColumnComment",
-    "UpdateColumnPosition",
-}
+    _COLUMN_CHANGES[kind](update, tuple(change.fieldNames()), change)
 
 
 def _add(update: Any, path: tuple[str, ...], change: Any) -> None:
@@ -154,7 +129,8 @@ def _drop(update: Any, path: tuple[str, ...], change: Any) -> None:
     update.drop_column(path)
 
 
-def _move(update: Any, path: tuple[str, ...], position: Any) -> None:
+def _move(update: Any, path: tuple[str, ...], change: Any) -> None:
+    position = change.position()
     if position.getClass().getSimpleName() == "First":
         update.move_first(path)
     else:
@@ -163,3 +139,21 @@ def _move(update: Any, path: tuple[str, ...], position: Any) -> None:
 
 def _arrow(dtype: Any, path: tuple[str, ...]) -> pa.DataType:
     return table_type(_parse_datatype_json_string(dtype.json()), f"column {'.'.join(path)!r}")
+
+
+_COLUMN_CHANGES: dict[str, Callable[[Any, tuple[str, ...], Any], object]] = {
+    "AddColumn": _add,
+    "DeleteColumn": _drop,
+    "RenameColumn": lambda update, path, change: update.rename_column(path, change.newName()),
+    "UpdateColumnType": lambda update, path, change: update.alter_column(
+        path, type=_arrow(change.newDataType(), path)
+    ),
+    "UpdateColumnNullability": lambda update, path, change: update.alter_column(
+        path, nullable=change.nullable()
+    ),
+    "UpdateColumnComment": lambda update, path, change: update.alter_column(
+        path, comment=change.newComment()
+    ),
+    "UpdateColumnPosition": _move,
+}
+"""What each of Spark's changes of a column does."""

@@ -61,21 +61,12 @@ class MissingProcedure(Callback):
         super().__init__(jvm)
         self._name = name
 
-    def name(self) -> str:
+    def bind(self, *types: Any) -> Any:
         """Not there."""
-        raise self._missing()
-
-    def description(self) -> str:
-        """Not there."""
-        raise self._missing()
-
-    def bind(self, types: Any) -> Any:
-        """Not there."""
-        raise self._missing()
-
-    def _missing(self) -> Exception:
         known = ", ".join(f"{NAMESPACE}.{name}" for name in PROCEDURES)
-        return InvalidArgumentError(f"there is no procedure {self._name}; there are {known}")
+        raise InvalidArgumentError(f"there is no procedure {self._name}; there are {known}")
+
+    name = description = bind
 
 
 class _Procedure(Callback):

@@ -74,29 +74,24 @@ _VERSION = Parameter(
 )
 _STRINGS = '{"type":"array","elementType":"string","containsNull":true}'
 
+
+def _counts(*names: str) -> list[pa.Field]:
+    return [pa.field(name, pa.int64()) for name in names]
+
+
 _MAINTENANCE = pa.schema(
     [
-        ("snapshots", pa.int64()),
-        ("snapshot_files", pa.int64()),
-        ("tags", pa.int64()),
-        ("data_files", pa.int64()),
-        ("metadata_objects", pa.int64()),
-        ("bytes", pa.int64()),
+        *_counts("snapshots", "snapshot_files", "tags"),
+        *_counts("data_files", "metadata_objects", "bytes"),
         ("paths", pa.list_(pa.string())),
         ("dry_run", pa.bool_()),
     ]
 )
-_MOVED = pa.schema([("previous_snapshot_id", pa.int64()), ("current_snapshot_id", pa.int64())])
+_MOVED = pa.schema(_counts("previous_snapshot_id", "current_snapshot_id"))
 _COMPACTION = pa.schema(
     [
-        ("groups", pa.int64()),
-        ("groups_dropped", pa.int64()),
-        ("files_before", pa.int64()),
-        ("files_after", pa.int64()),
-        ("files_upgraded", pa.int64()),
-        ("bytes_before", pa.int64()),
-        ("bytes_after", pa.int64()),
-        ("rows", pa.int64()),
+        *_counts("groups", "groups_dropped", "files_before", "files_after", "files_upgraded"),
+        *_counts("bytes_before", "bytes_after", "rows"),
         ("snapshots", pa.list_(pa.int64())),
         ("dry_run", pa.bool_()),
     ]
@@ -129,17 +124,9 @@ def _maintained(result: MaintenanceResult) -> dict[str, Any]:
     }
 
 
-def _rollback(target: Target, *, snapshot_id: int) -> dict[str, Any]:
-    return _restored(target.table, snapshot_id, None)
-
-
-def _restore(target: Target, *, version: str, message: str | None) -> dict[str, Any]:
-    return _restored(target.table, version, message)
-
-
-def _restored(table: Table, version: int | str, message: str | None) -> dict[str, Any]:
-    previous = table.snapshot.id
-    current = table.restore(version, message=message).id
+def _restore(target: Target, *, version: int | str, message: str | None = None) -> dict[str, Any]:
+    previous = target.table.snapshot.id
+    current = target.table.restore(version, message=message).id
     return {"previous_snapshot_id": previous, "current_snapshot_id": current}
 
 
@@ -222,7 +209,7 @@ PROCEDURES: dict[str, ProcedureDefinition] = {
         "Go back to a snapshot, as a new snapshot.",
         (_TABLE, Parameter("snapshot_id", "long", REQUIRED, "the snapshot to go back to")),
         _MOVED,
-        _rollback,
+        lambda target, snapshot_id: _restore(target, version=snapshot_id),
     ),
     "restore": ProcedureDefinition(
         "Go back to a version, as a new snapshot.",

@@ -16,6 +16,7 @@ from fermion_table.engine import CommitMetadata, FileSplit, FoundRows, primary_k
 from spark_ext.catalog.callbacks import Callback, Jvm, interfaces, texts
 from spark_ext.catalog.scans import TableScanBuilder
 from spark_ext.catalog.takeover import ChangeQuery, empty_query, spark_errors, written_node
+from spark_ext.catalog.writes import WriteBuilder
 from spark_ext.column_names import quoted
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.options import Use, known_options, parse_options
@@ -86,7 +87,7 @@ class RowLevelOperation(Callback):
     def newScanBuilder(self, options: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan what is read of the table."""
         known_options(texts(options.asCaseSensitiveMap()), Use.CATALOG_CHANGE)
-        return RowLevelScanBuilder(self._jvm, self, self._schema, {})
+        return RowLevelScanBuilder(self._jvm, self, self._schema)
 
     def newWriteBuilder(self, info: Any) -> Any:  # noqa: N802 - Java's name
         """Begin to plan the write."""
@@ -134,10 +135,8 @@ class RowLevelScanBuilder(TableScanBuilder):
 
     Java = TableScanBuilder.Java
 
-    def __init__(
-        self, jvm: Jvm, operation: RowLevelOperation, schema: Any, options: dict[str, str]
-    ) -> None:
-        super().__init__(jvm, operation.table, schema, options)
+    def __init__(self, jvm: Jvm, operation: RowLevelOperation, schema: Any) -> None:
+        super().__init__(jvm, operation.table, schema, {})
         self._operation = operation
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802 - Java's name
@@ -162,7 +161,7 @@ class RowLevelScanBuilder(TableScanBuilder):
         return replace(super()._scan(columns), merges_level0=True)
 
 
-class RowLevelWriteBuilder(Callback):
+class RowLevelWriteBuilder(WriteBuilder):
     """Plans the write of a statement."""
 
     Java = interfaces(_WRITE + "DeltaWriteBuilder")
@@ -185,10 +184,6 @@ class RowLevelWriteBuilder(Callback):
                 "spark_ext.merge, or Table.update, Table.delete and Table.merge"
             )
         return RowLevelWrite(self._jvm, self._operation, self._options)
-
-    def buildForBatch(self) -> Any:  # noqa: N802 - Java's name
-        """The older form of `build`."""
-        return self.build().toBatch()
 
 
 class RowLevelWrite(Callback):
