@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.planning.plan import PruningStep as PruningStep
     from fermion_table.planning.split import FileSplit as FileSplit
     from fermion_table.planning.split import Split as Split
+    from fermion_table.planning.split import first_rows as first_rows
     from fermion_table.planning.split import task_bytes as task_bytes
     from fermion_table.reading.split_reader import SplitReader as SplitReader
     from fermion_table.schema.difference import SchemaChange as SchemaChange
@@ -119,7 +120,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "operations.row_changes": ("check_overwrite",),
         "operations.transaction": ("Transaction",),
         "planning.plan": ("PruningStep",),
-        "planning.split": ("FileSplit", "Split", "task_bytes"),
+        "planning.split": ("FileSplit", "Split", "first_rows", "task_bytes"),
         "reading.split_reader": ("SplitReader",),
         "schema.difference": ("SchemaChange",),
         "schema.properties": ("spelled_columns",),

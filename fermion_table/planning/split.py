@@ -423,7 +423,15 @@ def _row_near(split: Divisible, cost: int) -> int:
 
 
 def first_rows(splits: Sequence[Split], limit: int) -> list[Split]:
-    """The splits that the first rows come from, the last one without more rows where it can be."""
+    """The splits that the first rows come from, the last one without more rows where it can be.
+
+    Parameters
+    ----------
+    splits
+        Of a plan without a filter, in its order.
+    limit
+        Rows that are wanted.
+    """
     chosen: list[Split] = []
     left = limit
     for split in splits:

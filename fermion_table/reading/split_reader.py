@@ -21,12 +21,13 @@ from fermion.display import short_repr
 from fermion.engine import array_of, filter_batch_rows
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import Lock
-from fermion.predicate import RowRanges
+from fermion.predicate import Expression, RowRanges, bind, conjuncts
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
-from fermion_table.planning.filters import selected
+from fermion_table.planning.filters import TableFilter, both, selected
 from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest, Split, plan_file
 from fermion_table.schema.conversion import convert_batch, empty_columns
+from fermion_table.schema.schema import field_to_arrow
 
 if TYPE_CHECKING:
     from fermion_table.reading import index_files
@@ -144,6 +145,20 @@ class SplitReader:
 
     def __post_init__(self) -> None:
         self.schema = self.request.arrow_schema()
+
+    def where(self, filter: Expression) -> SplitReader:
+        """A reader of those of the rows that another filter selects, too.
+
+        Parameters
+        ----------
+        filter
+            Of columns that are read.
+        """
+        request = self.request
+        fields = [field_to_arrow(field, field_ids=False) for field in request.table_fields]
+        bound = bind(filter, pa.schema(fields))
+        chosen = both(request.filter, TableFilter(bound, conjuncts(bound)))
+        return replace(self, request=replace(request, filter=chosen), _plans={})
 
     def plan(self, split: FileSplit) -> FilePlan:
         """How a file is read."""

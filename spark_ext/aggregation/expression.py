@@ -118,7 +118,7 @@ class Evaluator:
 
     def _evaluated(self, expression: Expression) -> Values:
         if expression.operation == COLUMN:
-            values = _column(self._batch, expression.value)
+            values = column_of(self._batch, expression.value)
             return self._exact_column(values, expression) if expression.is_exact else values
         if expression.operation == LITERAL:
             if expression.is_exact:
@@ -248,10 +248,11 @@ def _unscaled_wide(values: pa.Array) -> pa.Array:
     return values.cast(pa.int64()).cast(pa.decimal256(19, 0))
 
 
-def _column(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+def column_of(batch: pa.RecordBatch, path: tuple[str, ...]) -> pa.Array:
+    """A column of a batch, or a field within structs: null where a struct is."""
     values = batch.column(path[0])
     for name in path[1:]:
-        values = pc.struct_field(values, name)  # null where the struct is
+        values = pc.struct_field(values, name)
     return values
 
 

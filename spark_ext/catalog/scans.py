@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import Any
+from weakref import finalize
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, ScanPlan, Table
-from fermion_table.engine import Split
+from fermion_table.engine import Split, first_rows
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.aggregation.whole import are_sums_held, whole_schema
@@ -30,15 +32,18 @@ from spark_ext.catalog.translator import Translator
 from spark_ext.catalog.writes import python_batch, python_scan
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import SourceOptions, Use, known_options, parse_options
+from spark_ext.reading.first_rows import SORTED_ROWS_MAX, FirstRowsTask, SortKey
 from spark_ext.reading.row_places import read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
+from spark_ext.session import settings
 from spark_ext.types import exchange_schema, spark_schema
 from spark_ext.versions import BARE_ROWS, SPARK
 
 ONE_TASK_VALUES_MAX, ONE_TASK_SPLITS_MAX = 8_000_000, 8
 """Values and files that one task reads of an aggregation without keys: if many tasks can run at
 once, in less time than Spark needs for a second stage. Two tasks would take half of it at best."""
+NESTED_PRUNING = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 _READ = "connector.read."
 
 
@@ -53,6 +58,7 @@ class TableScanBuilder(Callback):
         _READ + "SupportsPushDownRequiredColumns",
         _READ + "SupportsPushDownV2Filters",
         _READ + "SupportsPushDownLimit",
+        _READ + "SupportsPushDownTopN",
         _READ + "SupportsPushDownAggregates",
     )
 
@@ -72,14 +78,28 @@ class TableScanBuilder(Callback):
         self._given = given or parse_options({**options, "path": table.location})
         self._pushed: list[tuple[Any, Expression]] = []
         self._limit: int | None = None
+        self._order: tuple[SortKey, ...] = ()
         self._answered: list[Answer] | None = None
         self._is_aggregated = True
         self._grouping: Grouping | None = None
         self._is_whole = False
         self._shown: list[str] = []
+        self._held = ExitStack()
+        if self._given.columns is None and self._translator.is_wide_and_flat:
+            self._prune_whole_columns()
+
+    def _prune_whole_columns(self) -> None:
+        """Let Spark compare no fields within columns, until it has told the columns of the query.
+
+        Of tables that have only columns it finds the same, but compares each with each. The setting
+        comes back in any case: if Spark gives up, when it forgets this object.
+        """
+        self._held.enter_context(settings(self._jvm.spark, {NESTED_PRUNING: "false"}))
+        finalize(self, self._held.close)
 
     def pruneColumns(self, schema: Any) -> None:  # noqa: N802 - Java's name
         """The columns, and fields within structs, that the query needs."""
+        self._held.close()
         if SPARK.has(BARE_ROWS) or schema.length():
             self._schema = schema
         else:
@@ -106,12 +126,22 @@ class TableScanBuilder(Callback):
         return False
 
     def pushLimit(self, limit: int) -> bool:  # noqa: N802 - Java's name
-        """Read only the first files that hold this many rows; Spark applies the limit itself."""
+        """Read only the first rows of the first files; Spark applies the limit itself."""
         self._limit = limit
         return True
 
+    def pushTopN(self, orders: Sequence[Any], limit: int) -> bool:  # noqa: N802 - Java's name
+        """Let each task return its first rows in an order of columns; Spark sorts these."""
+        if self._is_whole or not 0 < limit <= SORTED_ROWS_MAX:
+            return False
+        try:
+            self._order = tuple(map(self._translator.sort_key, listed(orders)))
+        except NotTheSame:
+            return False
+        return self.pushLimit(limit)
+
     def isPartiallyPushed(self) -> bool:  # noqa: N802 - Java's name
-        """Whether Spark still has to apply the limit."""
+        """Whether Spark still has to sort and to apply the limit."""
         return True
 
     def supportCompletePushDown(self, aggregation: Any) -> bool:  # noqa: N802 - Java's name
@@ -158,13 +188,16 @@ class TableScanBuilder(Callback):
 
     def build(self) -> Any:
         """The scan."""
+        self._held.close()
         if self._answered is not None:
             return AnswerScan(self._jvm, f"{FORMAT} {self._table.location}", self._answered)
         if self._grouping is not None:
             return self._aggregated(self._grouping)
         schema = StructType.fromJson(json.loads(self._schema.json()))
         scan = self._scan(scanned_paths(schema, self._table.schema))
-        return TableScan(self._jvm, scan, schema, self._schema, self._limit, self._options)
+        return TableScan(
+            self._jvm, scan, schema, self._schema, self._options, self._limit, self._order
+        )
 
     def _aggregated(self, grouping: Grouping) -> AggregatedScan:
         scan = self._scan(sorted(grouping.columns()))
@@ -217,7 +250,10 @@ class TableScanBuilder(Callback):
 
 
 class TableScan(Callback):
-    """A planned read of a scan; the limit is the number of rows that Spark needs (None: all)."""
+    """A planned read of a scan.
+
+    limit, order: The number of rows that Spark needs (None: all), and by what they are the first.
+    """
 
     Java = interfaces(_READ + "SupportsReportStatistics")
 
@@ -227,14 +263,16 @@ class TableScan(Callback):
         scan: Scan,
         schema: StructType,
         java_schema: Any,
-        limit: int | None,
         options: Mapping[str, str],
+        limit: int | None = None,
+        order: tuple[SortKey, ...] = (),
     ) -> None:
         super().__init__(jvm)
         self._scan = scan
         self._schema = schema
         self._java_schema = java_schema
         self._limit = limit
+        self._order = order
         self._options = options
         self._batch: Any = None
 
@@ -258,7 +296,8 @@ class TableScan(Callback):
         if scan.filter is not None:
             parts.append(f"filter {scan.filter.to_sql()}")
         if self._limit is not None:
-            parts.append(f"limit {self._limit}")
+            by = f" by {', '.join(map(str, self._order))}" if self._order else ""
+            parts.append(f"limit {self._limit}{by}")
         return ", ".join(parts)
 
     def toBatch(self) -> Any:  # noqa: N802 - Java's name
@@ -299,26 +338,29 @@ class TableScan(Callback):
         """Whether the statistics count only rows that filters select: they count files."""
         return False
 
-    def _task(self) -> ReadTask | AggregateTask:
+    def _task(self) -> ReadTask | FirstRowsTask | AggregateTask:
         """What a task does with its splits."""
-        return read_task(self._scan, self._schema, exchange_schema(self._schema))
+        task = read_task(self._scan, self._schema, exchange_schema(self._schema))
+        if self._limit is None:
+            return task
+        keys, paths = None, list(dict.fromkeys(key.path for key in self._order))
+        if paths and {*scanned_paths(self._schema, self._scan.table_schema)} != {*paths}:
+            scan = self._scan.select(paths)
+            where = f"table {scan.store.location}"
+            keys = ReadTask(scan.reader, exchange_schema(spark_schema(scan.schema, where=where)))
+        return FirstRowsTask(task, keys, self._order, self._limit)
 
     def _tasks(self) -> list[tuple[Split, ...]]:
         """The splits of each task."""
         return self._plan.tasks(tasks_min=self._jvm.context.defaultParallelism)
 
-    @property
+    @cached_property
     def _plan(self) -> ScanPlan:
-        """The plan, without the files beyond a limit."""
+        """The plan, without what is beyond a limit."""
         plan = self._scan.plan()
-        if self._limit is None or self._scan.filter is not None:
+        if self._limit is None or self._order or self._scan.filter is not None:
             return plan
-        rows = 0
-        for number, split in enumerate(plan.splits):
-            if rows >= self._limit:
-                return replace(plan, splits=plan.splits[:number])
-            rows += split.rows_wanted if split.is_exact else 0
-        return plan
+        return replace(plan, splits=tuple(first_rows(plan.splits, self._limit)))
 
 
 class AggregatedScan(TableScan):
@@ -340,7 +382,7 @@ class AggregatedScan(TableScan):
         is_whole: bool,
     ) -> None:
         schema = whole_schema(grouping) if is_whole else grouping.schema()
-        super().__init__(jvm, scan, schema, jvm.schema(schema.json()), None, options)
+        super().__init__(jvm, scan, schema, jvm.schema(schema.json()), options)
         self._grouping = grouping
         self._shown = shown
         self._is_whole = is_whole

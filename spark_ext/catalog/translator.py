@@ -8,11 +8,13 @@ from operator import and_
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion.predicate import Expression
 from fermion_table import Scan, Table
 from fermion_table.engine import named_keys
 from spark_ext.aggregation.condition import computed
+from spark_ext.aggregation.expression import COLUMN
 from spark_ext.aggregation.groups import COUNT, MAX, MIN, SUM, Aggregate, Grouping
 from spark_ext.catalog.aggregates import number_of
 from spark_ext.catalog.callbacks import listed
@@ -26,8 +28,11 @@ from spark_ext.catalog.nodes import (
     read_function,
 )
 from spark_ext.catalog.predicates import predicate_filter
+from spark_ext.reading.first_rows import SortKey
 from spark_ext.types import exchange_schema, spark_schema
 
+FEW_COLUMNS_MAX = 1_000
+"""Columns that Spark compares each with each in no time."""
 _KINDS = {COUNT_ALL: COUNT, "Count": COUNT, "Sum": SUM, "Min": MIN, "Max": MAX}
 
 
@@ -45,6 +50,12 @@ class Translator:
         """The columns, and the keys of maps that settings of the table name."""
         columns, keys = self._table.schema.to_arrow(field_ids=False), named_keys(self._table.schema)
         return pa.schema([*columns, *keys]) if len(keys) else columns
+
+    @property
+    def is_wide_and_flat(self) -> bool:
+        """Whether there are very many columns, and none that has others below."""
+        wide = len(self._table.schema.fields) > FEW_COLUMNS_MAX
+        return wide and not any(map(pat.is_nested, self._schema.types))
 
     @cached_property
     def everything(self) -> Scan:
@@ -73,6 +84,18 @@ class Translator:
             if any(path[0] not in self._table.schema.by_name for path in condition.columns()):
                 raise
             return computed(condition, predicate.toString())
+
+    def sort_key(self, order: Any) -> SortKey:
+        """The counterpart of one of Spark's sort orders.
+
+        Raises NotTheSame: It is not by a stored column of a type that expressions can have.
+        """
+        node = read_expression(order.expression(), self._schema)
+        (path,) = typed(node, None).columns() if node.operation == COLUMN else [("",)]
+        if path[0] not in self._table.schema.by_name:
+            raise NotTheSame(order.toString())
+        nulls_first = order.nullOrdering().toString() == "NULLS FIRST"
+        return SortKey(path, order.direction().toString() == "DESC", nulls_first)
 
     def functions(self, aggregation: Any) -> list[Function]:
         """The aggregate functions of an aggregation.

@@ -168,6 +168,8 @@ CALLED_FOR_EVERY_FILE = {
     "SplitReader.read",
     "SplitReader.read_file",
     "SplitReader.rows",
+    "SplitReader.where",
+    "first_rows",
 }
 """For engines, with what a scan's plan gives; checks would cost time for each field or file."""
 

@@ -14,10 +14,13 @@ import fermion
 import spark_ext
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table, TableNotFound, VersionNotFound
-from spark_ext.catalog import frames
+from spark_ext.catalog import frames, scans
 from spark_ext.catalog.frames import NAMED_COLUMNS_MAX
+from spark_ext.catalog.scans import NESTED_PRUNING
+from spark_ext.catalog.translator import FEW_COLUMNS_MAX
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.reading.table import frame_of
+from spark_ext.session import settings
 from spark_ext.versions import BARE_ROWS, SparkVersion
 from tests.kit.spark.versions import needs
 
@@ -213,6 +216,40 @@ def test_columns_that_a_caller_names_by_the_thousand_are_read_by_tasks_alone(spa
     assert named.collect() == [tuple([3] * len(names))]
     fewer = spark_ext.read_table(spark, tmp_path / "t", columns=names[1:])
     assert "MapInArrow" not in plan(fewer.select("c1"))
+
+
+def test_spark_compares_whole_columns_of_wide_tables_and_has_its_setting_again(
+    spark, tmp_path, monkeypatch
+):
+    """For columns and for aggregates; not where columns have fields, or are few."""
+    held = []
+
+    def spied(of, values):
+        held.append(values)
+        return settings(of, values)
+
+    monkeypatch.setattr(scans, "settings", spied)
+    for number, kind in enumerate((pa.int8(), pa.list_(pa.int8()))):
+        names = [f"c{each}" for each in range(FEW_COLUMNS_MAX + 1)]
+        schema = pa.schema([pa.field("c0", kind), *((name, pa.int8()) for name in names[1:])])
+        Table.create(tmp_path / str(number), schema)
+        frame = spark_ext.read_table(spark, tmp_path / str(number))
+        assert frame.select("c1").collect() == []
+        assert frame.groupBy().max("c2").collect() == [(None,)]
+        assert spark.conf.get(NESTED_PRUNING) == "true"
+        assert all(values == {NESTED_PRUNING: "false"} for values in held)
+        assert bool(held) != number
+        held.clear()
+
+
+def test_the_first_query_of_a_session_does_not_look_for_the_format(spark, path):
+    """Spark's list of formats that it finds by itself, by a process of Python, is not made."""
+    session = spark.newSession()
+    assert spark_ext.read_table(session, path, columns=["id"]).where("id > 27").count() == 2
+    manager = session._jsparkSession.sessionState().dataSourceManager()
+    field = manager.getClass().getDeclaredField("bitmap$0")
+    field.setAccessible(True)
+    assert not field.get(manager)
 
 
 def test_a_spark_that_cannot_plan_reads_by_tasks_alone(spark, path, monkeypatch):
