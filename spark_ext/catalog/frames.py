@@ -17,7 +17,7 @@ from spark_ext.catalog.callbacks import Jvm
 from spark_ext.catalog.described import ReadTable
 from spark_ext.catalog.install import listen
 from spark_ext.catalog.scans import TableScanBuilder
-from spark_ext.datasource.source import add_format
+from spark_ext.catalog.sessions import add_format_alone
 from spark_ext.opening import scan_of
 from spark_ext.options import SourceOptions, absolute, chosen_access
 from spark_ext.reading.table import frame_of, schema_of
@@ -116,7 +116,7 @@ def _planning_jvm(spark: SparkSession) -> Jvm | None:
     if not SPARK.is_known:
         return None
     try:
-        add_format(spark)  # or Spark starts a process to look for it when the first query runs
+        add_format_alone(spark)
         listen(spark)
     except Exception as error:  # noqa: BLE001 (the frame has the same rows)
         _log.warning("nothing is pushed down to frames of read_table: %s", error)

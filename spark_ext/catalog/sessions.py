@@ -8,16 +8,20 @@ of each micro-batch belongs to a session that Spark has cloned when the stream b
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.udf import _wrap_function
 
-from spark_ext.datasource.source import add_format
+from spark_ext.datasource.source import FORMAT, FermionDataSource, add_format
 
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
+_SOURCE = "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 
 
 def catalogs_of(spark: SparkSession) -> Any:
@@ -26,6 +30,20 @@ def catalogs_of(spark: SparkSession) -> Any:
     field = manager.getClass().getDeclaredField("catalogs")
     field.setAccessible(True)
     return field.get(manager)
+
+
+def add_format_alone(spark: SparkSession) -> None:
+    """Add the format to a session, if it has none of this name.
+
+    To register it, or not to, lets Spark start a process of Python that looks for all formats.
+    """
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    with contextlib.suppress(Py4JError):  # then Spark looks for it
+        field = manager.getClass().getDeclaredField("runtimeDataSourceBuilders")
+        field.setAccessible(True)
+        jvm: Any = spark.sparkContext._jvm
+        source = getattr(jvm, _SOURCE)(_wrap_function(spark.sparkContext, FermionDataSource))
+        field.get(manager).putIfAbsent(FORMAT, source)
 
 
 @functools.cache
