@@ -1,4 +1,4 @@
-"""What one key of a map column costs, beside a real column, and what all maps cost."""
+"""What one key of a map column costs, beside a real column, and all maps, read and written."""
 
 from __future__ import annotations
 
@@ -78,7 +78,12 @@ def case(
     return Case(prepare, calls=3)
 
 
-KEY, REAL, ALL = "one of 2,000 keys", "a real column", "all maps"
+def write(library: Format, size: Size) -> Action:
+    """Write maps that lie in memory."""
+    return library.writing(features(ROWS[size], KEYS[size]).select(["features"]), size)
+
+
+KEY, REAL, ALL, WRITE = "one of 2,000 keys", "a real column", "all maps", "write"
 QUESTION = Question(
     module="benchmarks.maps",
     title="Maps of 2,000 keys, 10,000 rows: one key, a real column, all maps",
@@ -91,12 +96,14 @@ QUESTION = Question(
             MANY,
         ),
         ALL: case(lambda library, path, keys: library.read(path, ["features"])),
+        WRITE: Case(write),
     },
     libraries=(FERMION, FERMION_WHOLE, PARQUET_ZSTD, LANCE),
     targets=(
         Target(KEY, 1.5, of=REAL),
         Target("one of 100,000 keys", 0.003),
         Target(ALL, 1.3, of=FERMION_WHOLE.name),
+        Target(WRITE, 1.5, of=FERMION_WHOLE.name),
         Target(ALL, 1.05, metric="file_bytes", of=FERMION_WHOLE.name),
     ),
     rounds={"full": 3},
