@@ -74,11 +74,6 @@ def encode(values: np.ndarray) -> bytes:
         raise InvalidArgumentError(f"for_bitpack: {error}; use smaller pages") from error
 
 
-def estimate(values: np.ndarray) -> int:
-    """The exact length of ``encode(values)``, without packing."""
-    return kernels.bitpack_size(values)
-
-
 def sampled_size(values: np.ndarray) -> float:
     """The length of ``encode(values)``: exact for 64 blocks, by a sample beyond."""
     blocks = sample_blocks(values)

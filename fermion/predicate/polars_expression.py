@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.types import is_text
 from fermion.errors import FermionError, InvalidArgumentError
 from fermion.exports import dataclass
-from fermion.predicate.expression import Computed, Expression, Path, col
+from fermion.predicate.expression import MIRRORED, Computed, Expression, Path, col
 
 if TYPE_CHECKING:
     import polars
 
 _OPERATORS = {"Eq": "==", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
-_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NODES = {"BinaryExpr", "Cast", "Column", "Function", "Literal", "Ternary"}
 _FUNCTIONS = {
     *("Abs", "Coalesce", "FillNull", "Negate", "PowExpr", "Round", "Sign", "Trigonometry"),
@@ -208,7 +208,7 @@ class _Reading:
             case {"Function": {"input": [inner, prefix], "function": {"StringExpr": "StartsWith"}}}:
                 path, dtype = self._column(inner)
                 text = _literal(prefix)
-                if not isinstance(text, str) or not _is_text(dtype):
+                if not isinstance(text, str) or not is_text(dtype):
                     raise _NoCounterpart
                 return col(*path).starts_with(text)
         raise _NoCounterpart
@@ -217,7 +217,7 @@ class _Reading:
         try:
             path, dtype = self._column(left)
         except _NoCounterpart:
-            left, right, operator = right, left, _MIRRORED[operator]
+            left, right, operator = right, left, MIRRORED[operator]
             path, dtype = self._column(left)
         value = _literal(right)
         _check_comparable(value, dtype)
@@ -301,7 +301,7 @@ def _check_comparable(value: Any, dtype: pa.DataType) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     alike = (
         (number and (pat.is_integer(dtype) or pat.is_float32(dtype) or pat.is_float64(dtype)))
-        or (isinstance(value, str) and _is_text(dtype))
+        or (isinstance(value, str) and is_text(dtype))
         or (isinstance(value, bool) and pat.is_boolean(dtype))
         or (type(value).__name__ == "date" and pat.is_date32(dtype))
         or (type(value).__name__ == "datetime" and pat.is_timestamp(dtype) and dtype.tz is None)
@@ -313,7 +313,3 @@ def _check_comparable(value: Any, dtype: pa.DataType) -> None:
         raise _NoCounterpart
     if number and pat.is_float32(dtype) and pa.scalar(value, pa.float32()).as_py() != value:
         raise _NoCounterpart
-
-
-def _is_text(dtype: pa.DataType) -> bool:
-    return pat.is_string(dtype) or pat.is_large_string(dtype) or pat.is_string_view(dtype)
