@@ -8,7 +8,7 @@ import time
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import SparkSession, functions
 
 import fermion
 import spark_ext
@@ -245,7 +245,7 @@ def test_spark_compares_whole_columns_of_wide_tables_and_has_its_setting_again(
 @pytest.mark.skipif(SPARK.series < (4, 1), reason="Spark 4.0 looks for formats to register one")
 def test_the_first_query_of_a_session_does_not_look_for_the_format(spark, path):
     """Spark's list of formats that it finds by itself, by a process of Python, is not made."""
-    session = spark.newSession()
+    session = SparkSession(spark.sparkContext, spark._jsparkSession.newSession())  # no catalogs
     assert spark_ext.read_table(session, path, columns=["id"]).where("id > 27").count() == 2
     manager = session._jsparkSession.sessionState().dataSourceManager()
     field = manager.getClass().getDeclaredField("bitmap$0")
