@@ -119,6 +119,9 @@ def series_text(series: Number) -> str:
 
 SPARK = SparkVersion(pyspark.__version__)
 
+REPLACES_FORMATS = SPARK.series >= (4, 1)
+"""Whether a format of a session replaces one that Spark finds by itself; Spark 4.0 refuses both."""
+
 
 class LackingType(st.DataType):
     """Stands for a type that this Spark lacks: no column has it."""

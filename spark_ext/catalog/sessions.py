@@ -19,6 +19,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.udf import _wrap_function
 
 from spark_ext.datasource.source import FORMAT, FermionDataSource, add_format
+from spark_ext.versions import REPLACES_FORMATS
 
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _SOURCE = "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
@@ -37,6 +38,8 @@ def add_format_alone(spark: SparkSession) -> None:
 
     To register it, or not to, lets Spark start a process of Python that looks for all formats.
     """
+    if not REPLACES_FORMATS:
+        return
     manager = spark._jsparkSession.sessionState().dataSourceManager()
     with contextlib.suppress(Py4JError):  # then Spark looks for it
         field = manager.getClass().getDeclaredField("runtimeDataSourceBuilders")
