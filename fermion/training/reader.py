@@ -556,12 +556,12 @@ def _place_in_world() -> tuple[int, int]:
     rank, world_size = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world_size is None:
         return 0, 1
-    if not ((rank or "").isdecimal() and (world_size or "").isdecimal()):
+    if rank is None or world_size is None or not (rank.isdecimal() and world_size.isdecimal()):
         raise InvalidArgumentError(
             f"RANK={rank!r}, WORLD_SIZE={world_size!r} in the environment: expected both as "
             "integers, or rank and world_size as arguments"
         )
-    return int(rank or ""), int(world_size or "")
+    return int(rank), int(world_size)
 
 
 def _null_rule(schema: pa.Schema, options: TrainingOptions) -> NullRule:
