@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -52,10 +53,11 @@ from fermion.pages.global_dictionary import encode_dictionary
 from fermion.pages.pages import EncodedStream
 from fermion.reading.verify import verify_written
 from fermion.statistics.bloom import BuiltFilters
+from fermion.statistics.bounds import ColumnStatistics
 from fermion.typing import TableLike
 from fermion.writing.column import ColumnPlans, check_option_columns, encode_column, physical_order
 from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, page_bytes
-from fermion.writing.log import Chunk, page_starts
+from fermion.writing.log import Chunk, Path, page_starts
 from fermion.writing.maps import ColumnSet, shredded_maps
 from fermion.writing.metadata import FileContents, key_value_texts
 from fermion.writing.stripe_limits import StripeLimits, is_limited
@@ -543,11 +545,17 @@ class Writer:
             num_columns=len(self._plans),
             num_stripes=len(self._stripe_rows),
             columns_with_data=frozenset(np.flatnonzero(self._log.has_data()).tolist()),
-            statistics=self._log.statistics(),
+            statistics=self._statistics(),
             batch=self._batches.range if self._batches is not None else None,
             sort_order=self.options.sort_keys,
             file_id=self._identity.text,
         )
+
+    def _statistics(self) -> Mapping[Path, ColumnStatistics]:
+        """Of the leaves of columns, and of the columns of keys."""
+        logs = [self._log, *(each.columns.log for each in self._maps)]
+        found: list[Any] = [log.statistics() for log in logs]
+        return ChainMap(*found) if self._maps else found[0]
 
     def _put_index_area(self) -> None:
         start = self._position

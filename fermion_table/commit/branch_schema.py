@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry, Runs, field_id_runs, ids_in
-from fermion_table.schema.schema import ColumnIndex, Field, Path, TableSchema
+from fermion_table.schema.key_statistics import with_key_statistics
+from fermion_table.schema.schema import ColumnIndex, Field, KeyStatistics, Path, TableSchema
 
 _Value = TypeVar("_Value")
 _ATTRIBUTES = {
@@ -55,6 +57,10 @@ class NewIds:
             primary_key=tuple(self[number] for number in schema.primary_key),
             sort_by=tuple(self[number] for number in schema.sort_by),
             indexes=tuple(ColumnIndex(field=self[x.field], kind=x.kind) for x in schema.indexes),
+            statistics_keys=tuple(
+                KeyStatistics(field=self[x.field], key=x.key, id=self[x.id])
+                for x in schema.statistics_keys
+            ),
         )
 
     def _field(self, field: Field) -> Field:
@@ -141,6 +147,11 @@ def merged_schema(base: TableSchema, branch: TableSchema, target: TableSchema) -
         indexes=_merged_indexes(base, branch, target),
         **others,
     )
+    try:
+        keys = (*branch.statistics_keys, *target.statistics_keys)
+        merged = with_key_statistics(merged, keys)
+    except InvalidArgumentError as error:
+        raise SchemaClash(str(error)) from None
     partitions = (each.source_id for each in merged.partition_by)
     for number in (*partitions, *merged.primary_key, *merged.sort_by):
         if number not in merged.by_id:

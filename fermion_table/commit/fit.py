@@ -175,7 +175,8 @@ def restated(
             schema_id=schema.id,
             total_buckets=entry.total_buckets or count,
             columns=field_id_runs(ids[each] for each in entry.with_data(present)),
-            stats={ids[each]: statistics for each, statistics in entry.stats.items()},
+            # Keys of maps may have other ids there: without their statistics scans only read more.
+            stats={ids[each]: found for each, found in entry.stats.items() if each in ids},
         )
         for entry in entries
     ]

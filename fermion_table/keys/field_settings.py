@@ -14,7 +14,8 @@ from fermion_table.schema.field_functions import (
     FieldFunction,
     SequenceGroup,
 )
-from fermion_table.schema.properties import KeySettings, check_no_repeats, nearest
+from fermion_table.schema.properties import KeySettings
+from fermion_table.schema.property_kinds import check_no_repeats, nearest
 from fermion_table.schema.value_codec import has_plain_json
 
 

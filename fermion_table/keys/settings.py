@@ -31,11 +31,10 @@ from fermion_table.schema.key_options import (
     record_expiry,
 )
 from fermion_table.schema.properties import (
-    NUMBER_MAX,
     ChangelogProducer,
     KeySettings,
-    check_no_repeats,
 )
+from fermion_table.schema.property_kinds import NUMBER_MAX, check_no_repeats
 
 
 def parse_key_options(

@@ -8,7 +8,7 @@ from fermion_table.merge_engines.deduplicate import Deduplicate
 from fermion_table.merge_engines.engine import MergeEngine
 from fermion_table.merge_engines.first_row import FirstRow
 from fermion_table.merge_engines.partial_update import PartialUpdate
-from fermion_table.schema.properties import nearest
+from fermion_table.schema.property_kinds import nearest
 
 ENGINES: dict[str, MergeEngine] = {
     engine.name: engine for engine in (Deduplicate(), PartialUpdate(), Aggregation(), FirstRow())

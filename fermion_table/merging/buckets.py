@@ -28,7 +28,7 @@ from fermion.arguments import integer
 from fermion.engine import array_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.schema.key_encoding import check_key_type, direct_keys, fixed_bytes, is_number
-from fermion_table.schema.properties import NUMBER_MAX
+from fermion_table.schema.property_kinds import NUMBER_MAX
 from fermion_table.schema.transforms import hash_integers, hash_texts, plain, shortest_bytes
 from fermion_table.schema.value_codec import encode_value
 

@@ -23,7 +23,8 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.history import SchemaVersions, latest
 from fermion_table.mirrors.publish import Publication, Publisher, Runner, write_here
 from fermion_table.mirrors.target import MirrorTarget, Source
-from fermion_table.schema.properties import MIRROR, is_mirror, nearest
+from fermion_table.schema.properties import MIRROR, is_mirror
+from fermion_table.schema.property_kinds import nearest
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.location import Location, open_store
 from fermion_table.storage.paths import check_name

@@ -19,12 +19,14 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, integers
 from fermion.display import FILTER_LENGTH, shortened
-from fermion.engine import EXACT_FLAGS
+from fermion.engine import EXACT_FLAGS, key_name
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.predicate import (
+    VALUE,
     Bounds,
     Expression,
+    KeyCondition,
     RowRanges,
     bind,
     candidate_names,
@@ -35,7 +37,9 @@ from fermion.predicate import (
     ranges_that_may_match,
     ranges_that_must_match,
     rename_columns,
+    transform,
 )
+from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 
@@ -77,6 +81,22 @@ def table_filter(given: Any, schema: TableSchema, *, where: str) -> TableFilter 
     arrow = pa.schema([field_to_arrow(field, field_ids=False) for field in wanted])
     bound = bind(expression, arrow, where=where, known=[field.name for field in fields])
     return TableFilter(bound, conjuncts(bound))
+
+
+def by_keys(chosen: TableFilter, schema: TableSchema) -> TableFilter:
+    """A filter that asks for keys of maps as columns, where entries have statistics of them."""
+    if not schema.statistics_keys:
+        return chosen
+    known = statistics_of_keys(schema)
+
+    def leaf(node: Expression) -> Expression:
+        if isinstance(node, KeyCondition):
+            path = (key_name(node.paths[0][0], node.key),)
+            return rename_columns(node.inner, {VALUE: path}) if path in known else node
+        return node
+
+    expression = transform(chosen.expression, leaf)
+    return TableFilter(expression, tuple(transform(part, leaf) for part in chosen.parts))
 
 
 def both(one: TableFilter | None, other: TableFilter | None) -> TableFilter | None:

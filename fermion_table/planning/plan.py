@@ -20,7 +20,7 @@ from fermion.exports import dataclass
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
-from fermion_table.metadata.manifest import Entry, Layout, ManifestReference, schema_holding
+from fermion_table.metadata.manifest import Entry, Layout, ManifestReference, is_in, schema_holding
 from fermion_table.metadata.manifest_store import (
     inherited,
     live_ordinals,
@@ -34,6 +34,7 @@ from fermion_table.planning.filters import (
     Unit,
     all_null,
     bounds_of,
+    by_keys,
     field_at,
     places_that_may_match,
     places_that_must_match,
@@ -53,8 +54,9 @@ from fermion_table.planning.split import (
     indexes_of,
     mixed_tasks,
 )
+from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
-from fermion_table.schema.selection import BATCH_ID, queryable_fields
+from fermion_table.schema.selection import BATCH_ID, map_key, queryable_fields
 from fermion_table.storage.store import AtomicStore, in_time
 
 
@@ -244,6 +246,7 @@ def prune_parts(
     if chosen is None:
         return kept, [PruningStep("files", "files", total, total, "no filter")]
     steps = []
+    chosen = by_keys(chosen, schema)
     kept = [_by_partition(files, ordinals, schema, chosen) for files, ordinals in parts]
     inside = sum(map(len, kept))
     if inside != total:
@@ -276,6 +279,7 @@ def files_that_must_match(
     """
     files = ListedFiles(entries)
     ordinals = np.arange(len(files))
+    chosen = by_keys(chosen, schema)
     certain = np.ones(len(files), bool)
     for written, places in _by_schema(files, ordinals, schemas):
         known, boundaries = _lookup(files, places, written, schema, chosen)
@@ -336,10 +340,17 @@ def _by_statistics(
     return ordinals[kept]
 
 
+def _chain(schema: TableSchema, path: Path) -> list[Field] | None:
+    """The fields along a path of a filter; of a key of a map the map and the key."""
+    key = statistics_of_keys(schema).get(path) if schema.statistics_keys else None
+    if key is not None:
+        return [schema.by_id[key.map_id], key.field]
+    return field_at(queryable_fields(schema), path)
+
+
 def _field_ids(schema: TableSchema, chosen: TableFilter) -> set[int]:
     """The fields that a filter reads, and the columns they belong to."""
-    fields = queryable_fields(schema)
-    chains = [field_at(fields, path) for path in chosen.paths]
+    chains = [_chain(schema, path) for path in chosen.paths]
     return {
         field.id for chain in chains if chain for field in (chain[0], chain[-1]) if field.id > 0
     }
@@ -357,9 +368,19 @@ class _Written:
     schema_id: int
     layout: Layout
 
-    def fields(self, field_id: int) -> tuple[Field, ...]:
-        """The columns of the schema under which a column is stored."""
-        return self.schemas[schema_holding(self.schema_id, self.layout, field_id)].fields
+    def chain(self, asked: Sequence[Field]) -> list[Field] | None:
+        """The fields of a chain of the table's as they are stored; None where one lacks."""
+        version = schema_holding(self.schema_id, self.layout, asked[0].id)
+        if len(asked) == 1 or asked[0].kind == "struct":
+            return same_ids(self.schemas[version].fields, asked)
+        stored = self.schemas[version].by_id.get(asked[0].id)
+        return None if stored is None else [stored, map_key(stored, "", asked[1].id).field]
+
+    def says_nothing_of(self, asked: Sequence[Field]) -> bool:
+        """Whether statistics are not those of what is stored: of keys of a map in a column file,
+        where writers that don't know `statistics_keys` keep those of the data file."""
+        is_key = len(asked) > 1 and asked[0].kind != "struct"
+        return is_key and any(is_in(runs, asked[0].id) for _, runs in self.layout)
 
 
 def _by_schema(
@@ -396,9 +417,8 @@ def _lookup(
     rows = files.numbers("rows").values[ordinals]
     boundaries = np.concatenate(([0], np.cumsum(rows)))
     bounds_by_path: dict[Path, Bounds] = {}
-    fields = queryable_fields(schema)
     for path in chosen.paths:
-        chain = field_at(fields, path)
+        chain = _chain(schema, path)
         if not chain:
             continue
         if chain[0] == BATCH_ID:
@@ -412,7 +432,7 @@ def _lookup(
                 flags=np.full(len(rows), EXACT_FLAGS, np.uint32),
                 type=pa.int64(),
             )
-        elif chain[0].id > 0:
+        elif chain[0].id > 0 and not written.says_nothing_of(chain):
             bounds = _column_bounds(files, ordinals, chain, written, boundaries)
             if bounds is not None:
                 bounds_by_path[path] = bounds
@@ -427,7 +447,7 @@ def _column_bounds(
     boundaries: np.ndarray,
 ) -> Bounds | None:
     column, leaf = chain[0], chain[-1]
-    inside = same_ids(written.fields(column.id), chain)
+    inside = written.chain(chain)
     rows = np.diff(boundaries)
     count = len(rows)
     if inside is None:

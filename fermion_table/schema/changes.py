@@ -27,7 +27,9 @@ from fermion_table.argument_checks import (
 from fermion_table.schema import value_codec
 from fermion_table.schema.field_widening import dotted, ranges_lost, refused, widened
 from fermion_table.schema.from_arrow import fields_from_arrow
-from fermion_table.schema.properties import SHRED, check_properties
+from fermion_table.schema.key_statistics import with_key_statistics
+from fermion_table.schema.properties import SHRED, STATS_KEYS, check_properties
+from fermion_table.schema.property_kinds import spelled_keys
 from fermion_table.schema.repeated import scalar_bytes
 from fermion_table.schema.schema import KEY, Field, Path, TableSchema
 from fermion_table.schema.sorting import RowOrder
@@ -191,18 +193,23 @@ def _without(schema: TableSchema, parent: Path, paths: Sequence[Path]) -> TableS
 
     changed = _edit_siblings(schema, paths[0], edit, "drop column")
     for path in paths:
-        changed = _with_shredding(changed, path, [])
+        changed = _with_shredding(changed, path, None)
     return changed
 
 
-def _with_shredding(schema: TableSchema, path: Path, names: Sequence[str]) -> TableSchema:
-    """A schema whose setting of a column's keys is under the new names of the column instead."""
+def _with_shredding(schema: TableSchema, path: Path, name: str | None) -> TableSchema:
+    """A schema whose settings of a column's keys name the column anew; None: it is gone."""
     if len(path) > 1 or SHRED + path[0] not in schema.properties:
         return schema
     properties = dict(schema.properties)
     value = properties.pop(SHRED + path[0])
-    properties.update((SHRED + name, value) for name in names)
-    return msgspec.structs.replace(schema, properties=properties)
+    if name is not None:
+        properties[SHRED + name] = value
+    keys = properties.pop(STATS_KEYS, "")
+    keys = spelled_keys(keys, lambda column: name if column == path[0] else column)
+    if keys:
+        properties[STATS_KEYS] = keys
+    return with_key_statistics(msgspec.structs.replace(schema, properties=properties))
 
 
 def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
@@ -227,7 +234,7 @@ def rename_column(schema: TableSchema, path: Path, name: str) -> TableSchema:
         )
 
     changed = _edit_siblings(schema, path, edit, "rename column")
-    return _with_shredding(changed, path, [name])
+    return _with_shredding(changed, path, name)
 
 
 def move_column(
@@ -305,7 +312,7 @@ def set_properties(
     gone = check_texts(removed, "remove")
     kept = {key: value for key, value in schema.properties.items() if key not in gone}
     new = check_properties(check_text_map(updates, "updates"), schema)
-    return msgspec.structs.replace(schema, properties=kept | new)
+    return with_key_statistics(msgspec.structs.replace(schema, properties=kept | new))
 
 
 def set_sort_order(schema: TableSchema, columns: Sequence[str]) -> TableSchema:

@@ -16,6 +16,7 @@ import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
+from fermion_table.schema.key_statistics import with_key_statistics
 from fermion_table.schema.properties import check_properties
 from fermion_table.schema.schema import (
     COMMENT_KEY,
@@ -143,6 +144,7 @@ def schema_from_arrow(
         time_ms=time_ms,
     )
     check_properties(made.properties, made)
+    made = with_key_statistics(made)
     partitions = [_partition_field(made, each) for each in _transforms(partition_by)]
     check_names([field.name for field in partitions], "partition_by")
     keys = [made.find((name,), where="primary_key").id for name in _key_names(primary_key)]

@@ -7,18 +7,36 @@ primary key are those of Paimon with ``_`` for ``-``; the spelling with ``-`` is
 from __future__ import annotations
 
 import difflib
-import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
 import fermion
-from fermion.arguments import first_repeated, integer, mapping
+from fermion.arguments import mapping
 from fermion.engine import keys_to_shred
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
+from fermion_table.schema.property_kinds import (
+    AnyColumns,
+    Choice,
+    Column,
+    Columns,
+    Duration,
+    Fields,
+    Flag,
+    Kind,
+    MapKeys,
+    Number,
+    Profile,
+    Shredded,
+    Size,
+    Text,
+    Word,
+    check_no_repeats,
+    nearest,
+    spelled_keys,
+)
 from fermion_table.schema.schema import TableSchema
 
 ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
@@ -26,25 +44,12 @@ ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 PRODUCERS: tuple[ChangelogProducer, ...] = get_args(ChangelogProducer)
 RESERVED = ("file.", "fermion.")
 """Beginnings of names that are kept for properties of ours."""
-NUMBER_MAX = 2**31 - 1
-"""The greatest value of a property that is a number."""
 COLUMN_FILES_DEFAULT = 8
 INDEX_ROWS_MIN = 10_000
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
 _LIKENESS = 0.85
 """A name as like one of `PROPERTIES` as this is taken for a slip, and refused."""
-_SIZE = re.compile(r"\s*(\d{1,18})\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-_DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+)\s*", re.IGNORECASE)
-_MILLISECONDS = {
-    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
-}
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
 TIME_FIELD = "record_level.time_field"
 MAINTAIN = "fermion.maintain."
 """Beginning of the names of a policy of maintenance."""
@@ -52,182 +57,7 @@ MIRROR = "fermion.mirror."
 """Beginning of the names of mirrors."""
 SHRED = "fermion.shred."
 """Beginning of the names that say which keys of a map get columns; the map's name follows."""
-
-
-def parse_size(size: int | str, parameter: str = "") -> int:
-    """Bytes from a number or a text such as ``256MB`` (powers of 1024).
-
-    parameter: That it was given for, named in the message.
-    Raises InvalidArgumentError: Not a size, or not above 0.
-    """
-    count = 0 if isinstance(size, str) else integer(size, parameter or "size")
-    if isinstance(size, str) and (match := _SIZE.fullmatch(size)):
-        count = int(match[1]) * 1024 ** _POWERS[match[2].lower()]
-    if count < 1:
-        named = f"{parameter}={size!r}" if parameter else repr(size)
-        raise InvalidArgumentError(f"{named} is not a size: expected bytes, or as in '256MB'")
-    return count
-
-
-def parse_duration(text: str, parameter: str) -> int:
-    """Milliseconds from a text such as ``30 min``.
-
-    parameter: That it was given for, named in the message.
-    Raises InvalidArgumentError: Not a duration, without a unit, or not above 0.
-    """
-    match = _DURATION.fullmatch(text)
-    unit = None if match is None else _MILLISECONDS.get(match[2].lower())
-    duration = 0 if match is None or unit is None else int(match[1]) * unit
-    if not duration:
-        raise InvalidArgumentError(
-            f"{parameter}={text!r} is not a duration: expected a number and a unit (ms, s, min, h "
-            "or d), as in '30 min'"
-        )
-    return duration
-
-
-class Kind(ABC):
-    """The form of a property's value."""
-
-    names_columns = False
-    """Whether it names columns of the table."""
-
-    @abstractmethod
-    def parse(self, name: str, text: str) -> Any:
-        """Read a value; raises `InvalidArgumentError`, which names the property."""
-
-
-class Text(Kind):
-    """Any text, as it stands."""
-
-    def parse(self, name: str, text: str) -> str:
-        """Return the text."""
-        return text
-
-
-class Flag(Kind):
-    """``true`` or ``false``."""
-
-    def parse(self, name: str, text: str) -> bool:
-        """Return the flag; letters may be upper-case."""
-        plain = text.strip().lower()
-        if plain not in ("true", "false"):
-            raise InvalidArgumentError(f"{name}={plain!r}: expected true or false")
-        return plain == "true"
-
-
-@dataclass(frozen=True, slots=True)
-class Number(Kind):
-    """A whole number between two bounds, both included."""
-
-    least: int = 1
-    most: int = NUMBER_MAX
-
-    def parse(self, name: str, text: str) -> int:
-        """Return the number."""
-        plain = text.strip()
-        if not re.fullmatch(r"-?\d{1,10}", plain) or not self.least <= int(plain) <= self.most:
-            raise InvalidArgumentError(
-                f"{name}={plain!r}: expected a number from {self.least} to {self.most}"
-            )
-        return int(plain)
-
-
-class Size(Kind):
-    """A number of bytes, with a unit or without one."""
-
-    def parse(self, name: str, text: str) -> int:
-        """Return bytes."""
-        return parse_size(text, name)
-
-
-class Duration(Kind):
-    """A number with a unit of time."""
-
-    def parse(self, name: str, text: str) -> int:
-        """Return milliseconds."""
-        return parse_duration(text, name)
-
-
-class Word(Kind):
-    """A word, in upper or lower case, with ``_`` or ``-``."""
-
-    def parse(self, name: str, text: str) -> str:
-        """Return the word, in lower case with ``_``."""
-        return text.strip().lower().replace("-", "_")
-
-
-@dataclass(frozen=True, slots=True)
-class Choice(Kind):
-    """One of some words, as `Word` takes them."""
-
-    words: tuple[str, ...]
-
-    def parse(self, name: str, text: str) -> str:
-        """Return the word, in lower case with ``_``."""
-        word = Word().parse(name, text)
-        if word not in self.words:
-            raise InvalidArgumentError(
-                f"{name}={word!r}: expected one of {', '.join(self.words)}"
-                f"{nearest(word, self.words)}"
-            )
-        return word
-
-
-class Column(Text):
-    """The name of a column."""
-
-    names_columns = True
-
-
-class Fields(Kind):
-    """Names with commas between them, each once."""
-
-    def parse(self, name: str, text: str) -> tuple[str, ...]:
-        """Return the names."""
-        columns = tuple(column.strip() for column in text.split(","))
-        if not all(columns):
-            raise InvalidArgumentError(f"{name}={text!r}: expected names of columns")
-        check_no_repeats(name, columns)
-        return columns
-
-
-class Columns(Fields):
-    """Names of columns with commas between them, each once."""
-
-    names_columns = True
-
-
-class AnyColumns(Kind):
-    """Names of columns as `Columns`, or none."""
-
-    names_columns = True
-
-    def parse(self, name: str, text: str) -> tuple[str, ...]:
-        """Return the names; empty ones and repeated ones are left out."""
-        return tuple(dict.fromkeys(column.strip() for column in text.split(",") if column.strip()))
-
-
-class Shredded(Kind):
-    """Which keys of a map get columns: ``all``, a number, or keys with commas between them."""
-
-    def parse(self, name: str, text: str) -> fermion.Shred:
-        """Return what `fermion.WriteOptions` takes; a comma makes a list of one key."""
-        if text == "all":
-            return fermion.Shred()
-        if text.isdecimal():
-            return fermion.Shred(int(text))
-        return fermion.Shred([each.strip() for each in text.split(",") if each.strip()])
-
-
-class Profile(Kind):
-    """A profile of `fermion.WriteOptions`."""
-
-    def parse(self, name: str, text: str) -> str:
-        """Return the name."""
-        profile: Any = text
-        fermion.WriteOptions(profile=profile)
-        return text
+STATS_KEYS = "fermion.stats.keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +115,11 @@ OF_ALL_TABLES = (
         *(f"{SHRED}<column>", Shredded(), None),
         "keys of a map that get [columns of their own](feature_maps.md): `all`, the number of most "
         "frequent keys, or keys with commas between them",
+    ),
+    Property(
+        *(STATS_KEYS, MapKeys(), None),
+        "keys of maps, such as `features['age']`, whose statistics the metadata keeps, with commas "
+        f"between them; `{SHRED}<column>` gives them columns",
     ),
     Property(
         *("consumer.expiration_time", Duration(), None),
@@ -555,24 +390,10 @@ def spelled_columns(properties: Mapping[str, str], spelled: Callable[[str], str]
             columns, last = rest.rsplit(".", 1)
             columns = each(columns) if "<columns>" in known.name else spelled(columns)
             name = f"{first}.{columns}.{last}"
+        if name == STATS_KEYS:
+            text = spelled_keys(text, spelled)
         made[name] = each(text) if known is not None and known.kind.names_columns else text
     return made
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message that names what is most alike; empty where nothing is."""
-    likes = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {likes[0]!r}?" if likes else ""
-
-
-def check_no_repeats(setting: str, names: tuple[str, ...]) -> None:
-    """Refuse a name that stands twice in a setting.
-
-    Raises InvalidArgumentError: Names the setting and the column.
-    """
-    repeated = first_repeated(names)
-    if repeated is not None:
-        raise InvalidArgumentError(f"{setting}: column {repeated!r} is named twice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -581,6 +402,7 @@ class TableProperties:
 
     target_file_bytes: Size that data files should have.
     statistics_columns: Columns whose statistics entries keep beyond the usual ones.
+    statistics_keys: The same of keys of maps: the column and the key of each, as text.
     profile, shred: Of `fermion.WriteOptions`; None for the default profile.
     write_buffer_bytes: Arrow bytes that a writer keeps in memory before rows go to storage, all its
         files together.
@@ -591,6 +413,7 @@ class TableProperties:
 
     target_file_bytes: int
     statistics_columns: tuple[str, ...] = ()
+    statistics_keys: tuple[tuple[str, str], ...] = ()
     profile: str | None = None
     shred: Mapping[str, fermion.Shred] = field(default_factory=dict)
     write_buffer_bytes: int
@@ -613,6 +436,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
     return TableProperties(
         target_file_bytes=value("target_file_size"),
         statistics_columns=value("statistics_columns") or (),
+        statistics_keys=value(STATS_KEYS) or (),
         profile=value("file.profile"),
         shred={
             name.removeprefix(SHRED): Shredded().parse(name, text)

@@ -316,6 +316,19 @@ class ColumnIndex(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
+class KeyStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a map whose statistics entries keep.
+
+    field: The id of the map, a column.
+    key: An integer as a decimal number.
+    id: What the statistics stand under in entries; no field has it.
+    """
+
+    field: json_codec.Natural
+    key: str
+    id: json_codec.Natural
+
+
 class SchemaReference(msgspec.Struct, frozen=True, kw_only=True):
     """A stored schema version: its id, file, BLAKE2b hash and stored size in bytes."""
 
@@ -344,6 +357,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         The table's settings.
     indexes
         What writers make index files of; one of a field that is gone has no meaning.
+    statistics_keys
+        The keys of maps whose statistics entries keep; one of a map that is gone has no meaning.
     stored_metadata
         Arrow's schema metadata.
     bucket_counts
@@ -367,6 +382,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     sort_by: tuple[int, ...] = ()
     properties: dict[str, str] = msgspec.field(default_factory=dict)
     indexes: tuple[ColumnIndex, ...] = ()
+    statistics_keys: tuple[KeyStatistics, ...] = ()
     stored_metadata: dict[str, str] = msgspec.field(name="metadata", default_factory=dict)
     bucket_counts: tuple[int, ...] = ()
     ancestors: tuple[SchemaReference, ...] = ()
@@ -598,6 +614,7 @@ def _check(schema: TableSchema) -> None:
     nested = [field for field in schema.fields if not isinstance(field.stored_type, str)]
     ids = [field.id for field in schema.fields]
     ids += [each.id for field in nested for _, each in field.walk() if each is not field]
+    ids += [each.id for each in schema.statistics_keys]
     if len(set(ids)) < len(ids):
         raise ValueError("a field id is used twice")
     if ids and not (min(ids) > 0 and max(ids) <= schema.last_field_id <= FIELD_ID_MAX):

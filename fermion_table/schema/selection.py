@@ -80,6 +80,11 @@ def _key_field(field: Field, key: str | int, number: int) -> Field:
     return msgspec.structs.replace(value, id=number, name=name, nullable=True)
 
 
+def map_key(field: Field, key: str | int, number: int) -> MapKey:
+    """A key of a map of the table, under an id that no field has."""
+    return MapKey(_key_field(field, key, number), field.id, key)
+
+
 def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) -> dict[int, MapKey]:
     """Those of some columns that are keys of maps, by their places.
 
@@ -95,8 +100,7 @@ def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) ->
         field = schema.by_name[path[0]]
         if has_shreddable_keys(field.type):
             key = parse_key(field.type, path[1], f"{where}: column {path[0]!r}")
-            own = _key_field(field, key, FIRST_KEY - place)
-            found[place] = MapKey(own, field.id, key)
+            found[place] = map_key(field, key, FIRST_KEY - place)
     return found
 
 

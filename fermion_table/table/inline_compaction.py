@@ -25,7 +25,8 @@ from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.tree_plan import Tree, trees_of
-from fermion_table.schema.properties import parse_properties, parse_size
+from fermion_table.schema.properties import parse_properties
+from fermion_table.schema.property_kinds import parse_size
 from fermion_table.storage.store import in_time
 from fermion_table.table.state import TableState
 

@@ -16,7 +16,7 @@ from sortedcontainers import SortedKeyList
 
 from fermion.exports import dataclass
 from fermion.forks import Lock, process
-from fermion_table.schema.properties import parse_size
+from fermion_table.schema.property_kinds import parse_size
 from fermion_table.writing.incoming_rows import Partition
 
 COLUMN_BYTES = 128

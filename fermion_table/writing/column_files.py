@@ -33,6 +33,7 @@ def schema_of_columns(schema: TableSchema, names: Sequence[str]) -> TableSchema:
         primary_key=(),
         sort_by=(),
         indexes=(),
+        statistics_keys=(),
     )
 
 

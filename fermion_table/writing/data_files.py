@@ -22,6 +22,7 @@ from fermion_table.metadata.manifest import (
     field_id_runs,
 )
 from fermion_table.moments import now_ms
+from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.properties import STATISTICS_COLUMNS_MAX, parse_properties, time_field
 from fermion_table.schema.schema import Field, Path, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -46,6 +47,9 @@ class EntryMaker:
     def __init__(self, schema: TableSchema, statistics_columns: Sequence[str] = ()) -> None:
         self._schema = schema
         self._fields = statistics_fields(schema, statistics_columns)
+        if schema.statistics_keys:
+            keys = statistics_of_keys(schema).items()
+            self._fields += [(path, each.field, False) for path, each in keys]
 
     def entry(
         self,

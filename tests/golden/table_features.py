@@ -274,11 +274,26 @@ def bloom_indexed(path: Path) -> Table:
     return table
 
 
+def key_statistics(path: Path) -> Table:
+    """Statistics of keys of maps, under two names of a map; one of them in a column file."""
+    schema = pa.schema([("k", pa.string()), ("m", pa.map_(pa.string(), pa.float64()))])
+    keys = {"fermion.shred.m": "all", "fermion.stats.keys": "m['a'], m['b,c']"}
+    table = Table.create(path, schema, properties=keys)
+    table.append({"k": ["a", "b"], "m": [[("a", 1.0), ("b,c", -0.0)], None]})
+    table.rename_column("m", "n")
+    table.append({"k": ["c", "d"], "n": [[("a", 5.0)], [("z", 7.0)]]})
+    table.update("k IN ('c', 'd')", {"n": lambda rows: rows["n"]})
+    table.set_properties({"fermion.stats.keys": "n['z'], n['a']"})
+    table.append({"k": ["e"], "n": [[("z", 9.0), ("a", None)]]})
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, column_files, consumed, indexed, bloom_indexed, *KEYED,
+        merged_branch, column_files, consumed, indexed, bloom_indexed,
+        key_statistics, *KEYED,
     )
 }  # fmt: skip

@@ -34,7 +34,7 @@ from fermion_table.schema.changes import drop_columns
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.key_options import KeyOptions
-from fermion_table.schema.properties import check_no_repeats
+from fermion_table.schema.property_kinds import check_no_repeats
 from fermion_table.schema.schema import TableSchema, check_names
 from fermion_table.schema.selection import select_paths
 from tests.kit.counting import CountedName, CountedRuns

@@ -9,7 +9,7 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, TableExists, TableNotFound, VersionNotFound
-from fermion_table.schema.properties import parse_size
+from fermion_table.schema.property_kinds import parse_size
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
