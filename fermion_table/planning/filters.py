@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from fermion.arguments import INT64_MAX, INT64_MIN, integer, integers
 from fermion.display import FILTER_LENGTH, shortened
 from fermion.engine import EXACT_FLAGS, key_name
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.predicate import (
     VALUE,
     Bounds,
@@ -39,9 +39,13 @@ from fermion.predicate import (
     rename_columns,
     transform,
 )
-from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
+
+if TYPE_CHECKING:
+    from fermion_table.schema import key_statistics
+else:  # few tables have any
+    key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def by_keys(chosen: TableFilter, schema: TableSchema) -> TableFilter:
     """A filter that asks for keys of maps as columns, where entries have statistics of them."""
     if not schema.statistics_keys:
         return chosen
-    known = statistics_of_keys(schema)
+    known = key_statistics.statistics_of_keys(schema)
 
     def leaf(node: Expression) -> Expression:
         if isinstance(node, KeyCondition):

@@ -8,7 +8,7 @@ those of a snapshot, column by column.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow as pa
 from fermion.arguments import INT64_MAX, INT64_MIN, integer
 from fermion.display import ShownText, short_repr
 from fermion.engine import EXACT_FLAGS
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import cached_property
 from fermion.predicate import Bounds
 from fermion_table.metadata.file_columns import FileColumns, ListedFiles
@@ -54,10 +54,14 @@ from fermion_table.planning.split import (
     indexes_of,
     mixed_tasks,
 )
-from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, map_key, queryable_fields
 from fermion_table.storage.store import AtomicStore, in_time
+
+if TYPE_CHECKING:
+    from fermion_table.schema import key_statistics
+else:  # few tables have any
+    key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,8 +346,8 @@ def _by_statistics(
 
 def _chain(schema: TableSchema, path: Path) -> list[Field] | None:
     """The fields along a path of a filter; of a key of a map the map and the key."""
-    key = statistics_of_keys(schema).get(path) if schema.statistics_keys else None
-    if key is not None:
+    keys = key_statistics.statistics_of_keys(schema) if schema.statistics_keys else {}
+    if key := keys.get(path):
         return [schema.by_id[key.map_id], key.field]
     return field_at(queryable_fields(schema), path)
 

@@ -17,6 +17,7 @@ from fermion.arguments import mapping
 from fermion.engine import keys_to_shred
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
+from fermion.forks import cached_property
 from fermion_table.schema.property_kinds import (
     AnyColumns,
     Choice,
@@ -60,7 +61,7 @@ SHRED = "fermion.shred."
 STATS_KEYS = "fermion.stats.keys"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Property:
     """One property, or a family of properties with a part that varies.
 
@@ -77,7 +78,7 @@ class Property:
     meaning: str
     shown_default: str = ""
 
-    @property
+    @cached_property
     def value(self) -> Any:
         """The default, parsed; None where there is none."""
         return None if self.default is None else self.kind.parse(self.name, self.default)

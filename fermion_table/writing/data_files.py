@@ -22,7 +22,6 @@ from fermion_table.metadata.manifest import (
     field_id_runs,
 )
 from fermion_table.moments import now_ms
-from fermion_table.schema.key_statistics import statistics_of_keys
 from fermion_table.schema.properties import STATISTICS_COLUMNS_MAX, parse_properties, time_field
 from fermion_table.schema.schema import Field, Path, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -32,8 +31,10 @@ from fermion_table.writing.incoming_rows import Partition
 from fermion_table.writing.writer_message import WriteSettings
 
 if TYPE_CHECKING:
+    from fermion_table.schema import key_statistics
     from fermion_table.writing import index_writer
-else:  # few tables have indexes
+else:  # few tables have any
+    key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
     index_writer = LoadedWhenAskedFor("fermion_table.writing.index_writer")
 
 
@@ -48,7 +49,7 @@ class EntryMaker:
         self._schema = schema
         self._fields = statistics_fields(schema, statistics_columns)
         if schema.statistics_keys:
-            keys = statistics_of_keys(schema).items()
+            keys = key_statistics.statistics_of_keys(schema).items()
             self._fields += [(path, each.field, False) for path, each in keys]
 
     def entry(
