@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.maps import has_shreddable_keys as has_shreddable_keys
     from fermion.columns.maps import key_name as key_name
     from fermion.columns.maps import keys_to_shred as keys_to_shred
+    from fermion.columns.maps import looked_up as looked_up
     from fermion.columns.maps import parse_key as parse_key
     from fermion.columns.maps import split_key_name as split_key_name
     from fermion.columns.rows import drop_batch_rows as drop_batch_rows
@@ -101,6 +102,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "has_shreddable_keys",
             "key_name",
             "keys_to_shred",
+            "looked_up",
             "parse_key",
             "split_key_name",
         ),

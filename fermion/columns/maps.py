@@ -16,7 +16,7 @@ from fermion.columns import slots, validity
 from fermion.columns.arrow_buffers import has_dictionary, list_ranges, own_validity
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Bits, ColumnStreams, Node
+from fermion.columns.types import Bits, ColumnStreams, Node, column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
 from fermion.layout import CHUNK_SLOTS_MAX
 from fermion.options import Shred
@@ -182,7 +182,7 @@ def valid_bits(array: pa.Array) -> np.ndarray:
     return valid.data if isinstance(valid, Bits) else np.zeros((len(array) + 7) // 8, np.uint8)
 
 
-def looked_up(array: pa.MapArray, key: Any, node: Node) -> pa.Array:
+def looked_up(array: pa.MapArray, key: Any) -> pa.Array:
     """The value of a key in each map: null where a map is null or has no such key.
 
     Of several entries with the key the first one counts.
@@ -193,6 +193,7 @@ def looked_up(array: pa.MapArray, key: Any, node: Node) -> pa.Array:
     rows, first = np.unique(entries.rows[places], return_index=True)
     indices = np.full(len(array), -1, np.int64)
     indices[rows] = places[first]
+    node = column_node(array.type.item_field.with_nullable(True))
     return gathered(entries.items, indices, node)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from fermion.columns.maps import Key, has_shreddable_keys, looked_up, parse_key, split_key_name
-from fermion.columns.types import column_node, strip_wrappers
+from fermion.columns.types import strip_wrappers
 from fermion.exports import dataclass
 from fermion.predicate.evaluate import evaluate
 from fermion.predicate.expression import Computed, Expression, Path
@@ -61,6 +61,4 @@ def key_condition(
 
 def _of_key(inner: Expression, key: Key, maps: pa.MapArray) -> Any:
     """Whether each map's value of a key matches: a ``pyarrow.BooleanArray``."""
-    field = maps.type.item_field.with_nullable(True)
-    values = looked_up(maps, key, column_node(field))
-    return evaluate(inner, pa.record_batch([values], [VALUE[0]]))
+    return evaluate(inner, pa.record_batch([looked_up(maps, key)], [VALUE[0]]))

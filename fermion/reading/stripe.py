@@ -134,7 +134,7 @@ class StripeReader:
     ) -> pa.Array:
         """A column of what is stored of it: a map of its rest, the value of a key of the map."""
         if column.of is not None:
-            return looked_up(array, column.key, column_node(column.field, where=self.index.where))
+            return looked_up(array, column.key)
         keys = self.index.map_keys.get(column.ordinal)
         return array if keys is None else self._whole_map(keys, array, stripe, rows, kept)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from fermion.engine import (
     take_batch_rows,
     take_table_rows,
 )
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
 from fermion_table.merge_engines.key_groups import is_retraction
@@ -37,7 +37,7 @@ from fermion_table.planning.split import FileSplit
 from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema import value_codec
-from fermion_table.schema.conversion import convert_batch, empty_columns, plan_reading
+from fermion_table.schema.conversion import empty_columns
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.schema.selection import ROW_KIND
 from fermion_table.schema.transforms import plain, transformed
@@ -50,6 +50,11 @@ from fermion_table.trees.seen_keys import (
     pick,
     places_of,
 )
+
+if TYPE_CHECKING:
+    from fermion_table.trees import section_reader
+else:  # of merge engines that fold rows
+    section_reader = LoadedWhenAskedFor("fermion_table.trees.section_reader")
 
 PLANS_MAX = 2
 """Snapshots whose files a table object knows for lookups."""
@@ -193,9 +198,12 @@ def _readers(scan: Scan, held: HeldFiles) -> _Readers:
     keys = replace(request, fields=(*names, ROW_KIND), metadata=None)
     rows = request
     if not key.engine.picks_by_time(key.options):
-        wanted = columns_to_merge(key, [each.name for each in request.fields])
+        maps = {each.map_id for each in request.map_keys}
+        tops = {each.name for each in request.fields} & by_name.keys()
+        tops.update(each.name for each in request.table_fields if each.id in maps)
+        wanted = columns_to_merge(key, sorted(tops))
         fields = (*(by_name[name] for name in wanted), ROW_KIND)
-        rows = replace(request, fields=fields, metadata=None)
+        rows = replace(request, fields=fields, metadata=None, map_keys=())
     return _Readers(*(HeldReader(each, scan.reader, held) for each in (keys, rows)))
 
 
@@ -284,8 +292,8 @@ class _Lookup:
         request = self._scan.reader.request
         whole = tuple(each for each in self._readers.rows.request.fields if each != ROW_KIND)
         made = folded.gather(rows, [each.name for each in whole])
-        conversions = plan_reading(request.fields, whole)
-        return [convert_batch(conversions, made, self._scan.schema)], numbers[folded.rows]
+        convert = section_reader.conversion_of(request, whole, self._scan.schema)
+        return [convert(made)], numbers[folded.rows]
 
     def _trees(self) -> Iterator[tuple[Tree, np.ndarray]]:
         counts = self._plan.bucket_counts

@@ -140,11 +140,6 @@ class Scan(ArrowRows):
         if columns is not None:
             columns = tuple(named_columns(schema, columns, where=where))
         keys = map_keys(schema, columns or (), where=where)
-        if keys and self.key is not None:
-            raise InvalidArgumentError(
-                f"{where}: {next(iter(keys.values())).field.name}: a scan of a table with a "
-                "primary key gives whole maps; expected the name of the map"
-            )
         fields = select_columns(schema, columns, where=where, keys=keys)
         paths = self.filter.paths if self.filter is not None else []
         names = {field.name for field in fields} | {path[0] for path in paths}

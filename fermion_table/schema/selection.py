@@ -105,8 +105,8 @@ def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) ->
 
 
 def named_keys(schema: TableSchema) -> pa.Schema:
-    """Keys that settings name, as a scan calls them; none of a table with a primary key."""
-    shred = {} if schema.primary_key else properties.parse_properties(schema.properties).shred
+    """Keys that settings name, as a scan calls them."""
+    shred = properties.parse_properties(schema.properties).shred
     names = [
         key_name(column, key)
         for column, chosen in shred.items()

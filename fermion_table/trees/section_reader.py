@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import filter_batch_rows, numbers_of
+from fermion.engine import filter_batch_rows, looked_up, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges
@@ -30,12 +30,12 @@ from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.options import FOLD_COST, OPEN_COST_BYTES, PICK_COST
 from fermion_table.planning.filters import conjunction, selected
 from fermion_table.planning.plan import splits_of
-from fermion_table.planning.split import FileReader, FileSplit, Split
+from fermion_table.planning.split import FileReader, FileSplit, ReadRequest, Split
 from fermion_table.planning.tree_plan import TreePlan
 from fermion_table.reading.run_reader import HELD_BYTES, Runs, key_of, merging_reader, run_batches
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.conversion import convert_batch, plan_reading
-from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN
+from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN, Field
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.shown_rows import holds_few_keys, read_shown
 from fermion_table.trees.visible_rows import picks_rows, visible_rows
@@ -228,18 +228,41 @@ def read_section(
             yield from reader.read_file(split, rows=rows, threads=threads)
         return
     wanted = {field.id for field in request.fields}
+    wanted.update(each.map_id for each in request.map_keys)
     filtered = set() if request.filter is None else {path[0] for path in request.filter.paths}
     wanted.update(field.id for field in request.table_fields if field.name in filtered)
     fields = tuple(field for field in request.table_fields if field.id in wanted and field.id > 0)
-    folding = SplitReader(replace(request, fields=fields), io=reader.io, guard=reader.guard)
-    conversions = plan_reading(request.fields, fields)
+    whole = replace(request, fields=fields, map_keys=())
+    folding = SplitReader(whole, io=reader.io, guard=reader.guard)
+    as_wanted = conversion_of(request, fields, reader.schema)
     residual = None if request.filter is None else conjunction(request.filter.parts)
     for each in merged_rows(runs, folding, is_oldest=True, threads=threads):
         rows = each.rows
         if residual is not None:
             rows = filter_batch_rows(rows, selected(residual, rows))
         if rows.num_rows:
-            yield convert_batch(conversions, rows, reader.schema)
+            yield as_wanted(rows)
+
+
+def conversion_of(
+    request: ReadRequest, fields: tuple[Field, ...], schema: pa.Schema
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """What makes of merged rows with whole columns those that a request wants.
+
+    fields: Of the rows: the columns that its fields come from, and the maps of its keys.
+    schema: Of the request.
+    """
+    keys = request.map_keys
+    conversions = plan_reading(request.fields, (*fields, *(each.field for each in keys)))
+    maps = {field.id: place for place, field in enumerate(fields)}
+
+    def convert(rows: pa.RecordBatch) -> pa.RecordBatch:
+        for each in keys:
+            values = looked_up(rows.column(maps[each.map_id]), each.key)
+            rows = rows.append_column(each.field.name, values)
+        return convert_batch(conversions, rows, schema)
+
+    return convert
 
 
 def count_section(runs: Runs, reader: SplitReader, *, threads: int | None = None) -> int:

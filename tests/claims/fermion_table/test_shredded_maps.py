@@ -92,9 +92,38 @@ def test_keys_are_columns_of_scans_of_files_of_any_kind(tmp_path):
     chosen = table.scan(columns=["values['age']"], filter="values['age'] > 3 AND id = 2")
     assert chosen.to_arrow().to_pylist() == [{"values['age']": 5.0}] * 2
     assert chosen.schema == pa.schema([("values['age']", pa.float64())])
-    keyed = Table.create(tmp_path / "k", ROWS.schema, primary_key=["id"])
-    with pytest.raises(InvalidArgumentError, match="gives whole maps"):
-        keyed.scan(columns=["features['age']"])
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first_row", "partial_update", "aggregation"])
+@pytest.mark.parametrize("properties", [{}, ALL])
+def test_keys_are_columns_of_scans_of_rows_with_a_primary_key(tmp_path, engine, properties):
+    """The same as those of whole maps: of files that are merged, and of one that is not."""
+    settings = {**properties, "merge_engine": engine}
+    table = Table.create(tmp_path / "t", ROWS.schema, primary_key=["id"], properties=settings)
+    age, name = "features['age']", "features['it''s']"
+    for first, values in ((0, MAPS), (2, [None, [("age", 9.0)]]), (2, [[("age", 7.0)]])):
+        ids = range(first, first + len(values))
+        table.upsert(pa.table({"id": ids, "features": pa.array(values, MAP)}))
+        for columns in ([age], ["id", name, age], [age, "features"], [name, "id", "features", age]):
+            for condition in (None, "id > 0", f"{age} > 4", f"{name} IS NULL"):
+                whole = table.scan(filter=condition).to_arrow().to_pylist()
+                rows = []
+                for row in whole:
+                    found = dict(row["features"] or [])
+                    rows.append({**row, age: found.get("age"), name: found.get("it's")})
+                scan = table.scan(columns=columns, filter=condition)
+                expected = [{column: row[column] for column in columns} for row in rows]
+                assert scan.to_arrow().to_pylist() == expected
+                assert scan.count() == len(expected)
+        every = table.scan().to_arrow()
+        found = table.lookup([3, 0, 9, 3], columns=[name, "features", age]).to_pylist()
+        maps = dict(zip(every["id"].to_pylist(), every["features"].to_pylist(), strict=True))
+        assert found == [
+            {name: dict(each or []).get("it's"), "features": each, age: dict(each or []).get("age")}
+            for each in (maps[3], maps[0], maps[3])
+        ]
+    table.compact(full=True)
+    assert table.scan(columns=[age]).to_arrow().num_rows == 4
 
 
 def test_keys_of_any_text_are_columns_and_filters(tmp_path):
