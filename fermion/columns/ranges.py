@@ -153,6 +153,17 @@ class RowRanges:
         filled = starts < stops
         return RowRanges(starts[filled], stops[filled])
 
+    def in_units(self, boundaries: np.ndarray) -> np.ndarray:
+        """Which units have a row of the set: ``bool``, shape (u,).
+
+        boundaries: Where units begin, in rows, and the end: ``int64``, shape (u + 1,).
+        """
+        starts = boundaries[:-1]
+        at = np.searchsorted(self.stops, starts, side="right")
+        inside = at < len(self.starts)
+        inside[inside] = self.starts[at[inside]] < boundaries[1:][inside]
+        return inside & (starts < boundaries[1:])
+
     def clip(self, start: int, stop: int) -> RowRanges:
         """Rows of the set from ``start`` to ``stop``, exclusive; row numbers are kept."""
         if len(self) > 1 and self.starts[0] >= start and self.stops[-1] <= stop:

@@ -16,7 +16,7 @@ from fermion.forks import cached_property
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.metadata.file_info import BATCH_ID
-from fermion.predicate import Bounds, ranges_that_match
+from fermion.predicate import Bounds, ranges_that_match, ranges_that_may_match
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import BoundFilter, Projected
@@ -40,6 +40,44 @@ class PrunedRows(NamedTuple):
     must_match: RowRanges
 
 
+class _Unit(NamedTuple):
+    """What is known of a chunk without its pages."""
+
+    minimum: int
+    maximum: int
+    nulls: int
+    flags: int
+
+
+_UNKNOWN = _Unit(INT64_MIN, INT64_MAX, -1, 0)
+
+
+class _Leaf(NamedTuple):
+    """What a path of a filter means in a file.
+
+    block: None: the column is null in every row.
+    hidden: Whether values may lie under nulls of structs above.
+    """
+
+    node: Node
+    block: ColumnBlock | None
+    hidden: bool
+
+    def unit(self, stripe: int, rows: int) -> _Unit | None:
+        """Its chunk in a stripe; None where nothing is known."""
+        node, block = self.node, self.block
+        if node.kind is not NodeKind.LEAF:
+            return None
+        if block is not None:
+            chunk = block.chunk(node.stream, stripe)
+            if not chunk.is_empty:
+                nulls = -1 if self.hidden else chunk.null_count
+                return _Unit(chunk.minimum, chunk.maximum, nulls, chunk.flags)
+            if self.hidden or block.chunk(node.validity, stripe).length != ALL_NULL_LENGTH:
+                return None
+        return _Unit(INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
+
+
 class StripeBounds:
     """The statistics of an open file, stripe by stripe; reads metadata and Bloom filters only."""
 
@@ -47,6 +85,7 @@ class StripeBounds:
         self._index = index
         # By what is in the file: where the chunk is, and the tag of the record.
         self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
+        self._stripes_known: tuple[BoundFilter, np.ndarray] | None = None
 
     @cached_property
     def batches(self) -> BatchLookup:
@@ -60,6 +99,8 @@ class StripeBounds:
             return PrunedRows(RowRanges.all(rows), RowRanges.all(rows))
         if not self._index.options.use_statistics:
             return PrunedRows(RowRanges.all(rows), RowRanges.empty())
+        if not self._stripes_that_may_match(filter)[stripe]:
+            return PrunedRows(RowRanges.empty(), RowRanges.empty())
         by_name = {column.field.name: column for column in filter.columns}
 
         def lookup(path: tuple[str, ...]) -> Bounds | None:
@@ -68,30 +109,57 @@ class StripeBounds:
 
         return PrunedRows(*ranges_that_match(filter.expression, lookup, rows))
 
+    def _stripes_that_may_match(self, filter: BoundFilter) -> np.ndarray:
+        """Which stripes may have rows that a filter selects, by those of chunks alone: ``bool``.
+
+        The pages of the others need not be looked at.
+        """
+        known = self._stripes_known
+        if known is None or known[0] is not filter:
+            known = self._stripes_known = filter, self._stripes_asked(filter)
+        return known[1]
+
+    def _stripes_asked(self, filter: BoundFilter) -> np.ndarray:
+        stripe_rows = self._index.stripe_rows.tolist()
+        if filter.expression is None or len(stripe_rows) < 2:
+            return np.ones(len(stripe_rows), bool)
+        by_name = {column.field.name: column for column in filter.columns}
+        boundaries = np.cumsum([0, *stripe_rows])
+
+        def lookup(path: tuple[str, ...]) -> Bounds | None:
+            column = by_name.get(path[0])
+            if column is None or column.node is None:
+                return None
+            leaf = self._leaf(column.node, column.ordinal, path)
+            units = [leaf.unit(stripe, rows) for stripe, rows in enumerate(stripe_rows)]
+            return _bounds_of(leaf.node, boundaries, [unit or _UNKNOWN for unit in units])
+
+        ranges = ranges_that_may_match(filter.expression, lookup, int(boundaries[-1]))
+        return ranges.in_units(boundaries)
+
+    def _leaf(self, node: Node, ordinal: int, path: tuple[str, ...]) -> _Leaf:
+        (block,) = self._index.blocks([ordinal])
+        hidden = False
+        for name in path[1:]:
+            if block is not None:
+                hidden |= block.desc_type(node.validity) is not DescType.USE_DEFAULT
+            node = next(child for child in node.children if child.name == name)
+        return _Leaf(node, block, hidden)
+
     def _bounds(
         self, column: Projected, path: tuple[str, ...], stripe: int, rows: int
     ) -> Bounds | None:
         """The bounds of what a path of a filter means; None where nothing is known."""
         if column.node is None:
             return self._batch_bounds(path[0], stripe)
-        (block,) = self._index.blocks([column.ordinal])
-        node, hidden = column.node, False
-        for name in path[1:]:
-            if block is not None:
-                hidden |= block.desc_type(node.validity) is not DescType.USE_DEFAULT
-            node = next(child for child in node.children if child.name == name)
-        if node.kind is not NodeKind.LEAF:
+        leaf = self._leaf(column.node, column.ordinal, path)
+        unit, node, block = leaf.unit(stripe, rows), leaf.node, leaf.block
+        if unit is None:
             return None
-        if block is None:
-            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
-        chunk = block.chunk(node.stream, stripe)
-        if chunk.is_empty:
-            validity = block.chunk(node.validity, stripe)
-            if hidden or validity.length != ALL_NULL_LENGTH:
-                return None
-            return _chunk_bounds(node, rows, INT64_MAX, INT64_MIN, rows, EXACT_FLAGS)
-        nulls = -1 if hidden else chunk.null_count
-        bounds = _page_bounds(block, chunk, node, rows, nulls)
+        chunk = None if block is None else block.chunk(node.stream, stripe)
+        if block is None or chunk is None or chunk.is_empty:
+            return _bounds_of(node, np.array([0, rows]), [unit])
+        bounds = _page_bounds(block, chunk, node, rows, unit)
         may_contain = self._may_contain(block, chunk, node, len(bounds.min))
         return replace(bounds, may_contain=may_contain)
 
@@ -153,17 +221,17 @@ class StripeBounds:
         )
 
 
-def _page_bounds(block: ColumnBlock, chunk: Chunk, node: Node, rows: int, nulls: int) -> Bounds:
+def _page_bounds(block: ColumnBlock, chunk: Chunk, node: Node, rows: int, unit: _Unit) -> Bounds:
     """Those of the chunk's pages; of the chunk where pages have none."""
     pages = block.data_pages(chunk)
     if pages is None or not chunk.flags & ChunkFlag.HAS_MINMAX:
-        return _chunk_bounds(node, rows, chunk.minimum, chunk.maximum, nulls, chunk.flags)
+        return _bounds_of(node, np.array([0, rows]), [unit])
     minima, maxima = pages["minVal"].astype(np.int64), pages["maxVal"].astype(np.int64)
     return Bounds(
         boundaries=block.page_cuts(chunk, rows),
         min=minima,
         max=maxima,
-        null_count=_null_counts(block, chunk, len(pages), nulls),
+        null_count=_null_counts(block, chunk, len(pages), unit.nulls),
         flags=page_flags(ChunkFlag(chunk.flags), chunk.minimum, chunk.maximum, minima, maxima),
         type=node.storage,
     )
@@ -177,15 +245,14 @@ def _null_counts(block: ColumnBlock, chunk: Chunk, pages: int, nulls: int) -> np
     return np.full(pages, 0 if nulls == 0 else -1, np.int64) if counts is None else counts
 
 
-def _chunk_bounds(
-    node: Node, rows: int, minimum: int, maximum: int, nulls: int, flags: int
-) -> Bounds:
+def _bounds_of(node: Node, boundaries: np.ndarray, units: Sequence[_Unit]) -> Bounds:
+    """Those of chunks that follow each other, as far as is known without their pages."""
     return Bounds(
-        boundaries=np.array([0, rows], np.int64),
-        min=np.array([minimum], np.int64),
-        max=np.array([maximum], np.int64),
-        null_count=np.array([nulls], np.int64),
-        flags=np.array([flags], np.uint32),
+        boundaries=boundaries,
+        min=np.array([unit.minimum for unit in units], np.int64),
+        max=np.array([unit.maximum for unit in units], np.int64),
+        null_count=np.array([unit.nulls for unit in units], np.int64),
+        flags=np.array([unit.flags for unit in units], np.uint32),
         type=node.storage,
     )
 

@@ -305,6 +305,8 @@ class StripeFilter:
     def find(self, within: RowRanges | None) -> RowRanges:
         """Which rows of a set (None: all) match; reads only rows that statistics do not decide."""
         may, must = self.pruned
+        if not may:
+            return may
         undecided = may & must.complement(self._slots)
         if within is not None:
             undecided = undecided & join_near(within, JOIN_ROWS)

@@ -310,8 +310,12 @@ class _Lookup:
             rows, at, kinds = _matches(known, keys)
         else:
             candidates = self._candidates(split, asked)
-            rows, at, kinds = _matches(self._file_keys(split, candidates), keys)
-            rows = candidates.to_indices()[rows]
+            rows = candidates.to_indices()
+            if len(asked) == 1 and self._key.is_direct and not split.retractions:
+                at, kinds = np.zeros(len(rows), np.int64), None  # all of them have the key
+            else:
+                places, at, kinds = _matches(self._file_keys(split, candidates), keys)
+                rows = rows[places]
         found = _Found(split, rows, asked[at], kinds)
         if split.deletion is None:
             return found

@@ -239,11 +239,7 @@ def places_that_may_match(
 ) -> np.ndarray:
     """The same of units that lie between boundaries: ``int64``, shape (u + 1,), from 0 on."""
     ranges = ranges_that_may_match(expression, known.get, int(boundaries[-1]))
-    starts = boundaries[:-1]
-    at = np.searchsorted(ranges.stops, starts, side="right")
-    inside = at < len(ranges.starts)
-    inside[inside] = ranges.starts[at[inside]] < boundaries[1:][inside]
-    return inside & (starts < boundaries[1:])
+    return ranges.in_units(boundaries)
 
 
 def units_that_must_match(

@@ -103,3 +103,11 @@ def test_all_and_empty_are_what_they_say():
 def test_lists_of_different_lengths_are_refused():
     with pytest.raises(InvalidArgumentError, match="equal lengths"):
         RowRanges.from_bounds([1, 2], [3])
+
+
+@given(bounds, st.lists(st.integers(0, 9), min_size=1, max_size=8))
+def test_units_with_a_row(pairs, lengths):
+    boundaries = np.cumsum([0, *lengths])
+    found = ranges_of(pairs).in_units(boundaries).tolist()
+    rows = set_of(pairs)
+    assert found == [not rows.isdisjoint(range(a, b)) for a, b in itertools.pairwise(boundaries)]

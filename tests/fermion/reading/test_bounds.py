@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
+from fermion.metadata.cmb import Chunk, ColumnBlock
 from fermion.statistics import bounds as chunk_details
 from tests.kit.equality import assert_logically_equal
 from tests.kit.files.predicate_model import SCHEMA, expressions, rows, table_of, truth
@@ -130,3 +131,27 @@ def test_a_column_may_have_smaller_pages_than_the_others():
         stored(table, column_page_bytes={"absent": 10})
     with pytest.raises(fermion.InvalidArgumentError, match="at least 1"):
         stored(table, column_page_bytes={"key": 0})
+
+
+def test_pages_of_stripes_that_chunks_rule_out_are_not_looked_at(monkeypatch):
+    rows = pa.table({"x": np.arange(1000), "s": pa.array([{"y": each} for each in range(1000)])})
+    asked = set()
+    data_pages = ColumnBlock.data_pages
+
+    def counted(block: ColumnBlock, chunk: Chunk) -> np.ndarray | None:
+        asked.add(chunk.offset)
+        return data_pages(block, chunk)
+
+    monkeypatch.setattr(ColumnBlock, "data_pages", counted)
+    with fermion.open(stored(rows, stripe_rows=100, page_rows_max=10)) as file:
+        for condition, expected in (
+            ("x = 555", [555]),
+            ("s.y BETWEEN 551 AND 553", [551, 552, 553]),
+            ("x < 100 AND x > 97", [98, 99]),
+        ):
+            asked.clear()
+            assert file.read(["x"], filter=condition)["x"].to_pylist() == expected
+            assert len(asked) == 1, condition
+        asked.clear()
+        assert file.count("x IN (5, 995)") == 2
+        assert len(asked) == 2

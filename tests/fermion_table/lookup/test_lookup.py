@@ -444,3 +444,21 @@ def test_the_first_lookup_decodes_a_few_keys_of_a_large_file(
         held = table._state.lookups._held
         decoded.append(len(held._keys.values()))
     assert decoded == [0, 1, 1]
+
+
+@pytest.mark.parametrize("asked", [[7], [7, 8]])
+def test_the_key_of_a_row_that_the_filter_found_is_not_read_again(table_path, monkeypatch, asked):
+    monkeypatch.setattr(lookup_module, "DECODED_BYTES_REMOTE", 1_000)
+    monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 100)
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    Table.create(table_path, schema, primary_key="k").upsert({"k": range(1_000), "v": [1] * 1_000})
+    read = []
+    file_keys = lookup_module._Lookup._file_keys
+    monkeypatch.setattr(
+        lookup_module._Lookup,
+        "_file_keys",
+        lambda lookup, split, rows: read.append(rows) or file_keys(lookup, split, rows),
+    )
+    table = Table.open(table_path)
+    assert table.lookup(asked).to_pylist() == [{"k": key, "v": 1} for key in asked]
+    assert len(read) == len(asked) - 1
