@@ -10,6 +10,7 @@ from fermion.predicate.binding import (
     rename_columns,
     resolve_path,
     transform,
+    with_keys,
 )
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import (
@@ -63,5 +64,6 @@ __all__ = [
     "text_range",
     "to_pyarrow",
     "transform",
+    "with_keys",
     "without_opaque",
 ]

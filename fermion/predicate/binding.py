@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -198,7 +199,9 @@ def bind(
         if isinstance(node, Constant):
             return node
         if isinstance(node, Opaque | Computed):
-            return _bind_opaque(node, schema, where, names)
+            bound = _bind_opaque(node, schema, where, names)
+            by_key = with_keys(node, partial(_has_integer_keys, schema))
+            return bound if by_key is node else bind(by_key, schema, where=where, known=known)
         path: Path = node.path  # type: ignore[attr-defined]
         if len(path) == 2 or "".join(path).endswith("]"):  # as paths to the value of a key
             of_key = key_condition(node, path, schema, _bind_leaf, where)
@@ -208,6 +211,18 @@ def bind(
         return _bind_leaf(node, resolved, dtype)
 
     return transform(as_predicate(expression), leaf)
+
+
+def with_keys(node: Expression, has_integer_keys: Callable[[str], bool]) -> Expression:
+    """A leaf of a filter by the values of keys, if what it computes is that; else the leaf."""
+    if not isinstance(node, Computed) or node.by_key is None:
+        return node
+    return node.by_key if all(has_integer_keys(path[0]) for path in node.paths) else node
+
+
+def _has_integer_keys(schema: pa.Schema, name: str) -> bool:
+    dtype = strip_wrappers(schema.field(name).type)
+    return bool(pat.is_map(dtype) and pat.is_integer(dtype.key_type))
 
 
 # Literals of these types are bound as they are.

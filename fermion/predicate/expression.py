@@ -419,6 +419,11 @@ class Computed(Expression):
         """True."""
         return True
 
+    @property
+    def by_key(self) -> Expression | None:
+        """The same if all columns are maps with integers as keys; None: there is no such form."""
+        return None
+
     def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
         """The filter over columns of some types; others may be added that select its rows, too.
 

@@ -73,7 +73,7 @@ def from_sql(text: str) -> Expression:
     from fermion.predicate.sql_conditions import sql_condition
 
     try:
-        return sql_condition(*_respelled(text), _plain_or_none)
+        return sql_condition(*_respelled(text), _plain_or_none, _by_key)
     except NotSqlError:
         raise beyond from None
 
@@ -167,6 +167,25 @@ def _plain_or_none(text: str) -> Expression | None:
     try:
         return _plain(text)
     except _BeyondThisError:
+        return None
+
+
+def _by_key(text: str) -> Expression | None:
+    """The filter that a condition is if the numbers in brackets are keys of maps, not places in
+    lists; None if there are none, or it is beyond this."""
+    import sqlglot
+    from sqlglot import errors, exp
+
+    try:
+        tree = sqlglot.parse_one(text, into=exp.Condition, dialect=_dialect())
+        numbers = [each for each in tree.find_all(exp.Bracket) if len(each.expressions) == 1]
+        keys = [_literal(each.expressions[0], text) for each in numbers]
+        if not numbers or not all(type(key) is int for key in keys):
+            return None
+        for each, key in zip(numbers, keys, strict=True):
+            each.set("expressions", [exp.Literal.string(str(key))])
+        return _translate(tree, text)
+    except (errors.SqlglotError, _BeyondThisError):
         return None
 
 

@@ -34,13 +34,17 @@ _COMPARED = "COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_GR
 _COMPARISONS = {*_COMPARED, "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO"}
 
 
+Translate = Callable[[str], Expression | None]
+"""Gives the filter that a part of a text is by itself; None where it is none."""
+
+
 def sql_condition(
-    text: str, quoted: frozenset[str], translate: Callable[[str], Expression | None]
+    text: str, quoted: frozenset[str], translate: Translate, by_key: Translate
 ) -> Expression:
     """A SQL condition of one row as a filter.
 
     quoted: Names in double quotes, for messages.
-    translate: Gives the filter that a part of the text is by itself; None where it is none.
+    by_key: The same if numbers in brackets are keys of maps.
     Raises InvalidArgumentError: The text is no condition of one row, or DuckDB is not installed.
     """
     where = f"filter {text!r:.200}"
@@ -60,7 +64,7 @@ def sql_condition(
         function = SqlCondition(SqlTree(own, where), where, own)
         if not function.paths:
             return Constant(function(rows=1)[0].as_py())
-        return ComputedSql(function, function.paths, own, quoted)
+        return ComputedSql(function, function.paths, own, quoted, by_key(own))
 
     return part(SqlTree(text, where).root)
 
@@ -70,10 +74,12 @@ class ComputedSql(Computed):
     """A part of a SQL text that DuckDB computes.
 
     quoted: Names that the text has in double quotes, which other systems take for text.
+    by_key: See `Computed`.
     """
 
     function: SqlCondition
     quoted: frozenset[str]
+    by_key: Expression | None
 
     def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
         """The filter; refuses types of the columns that DuckDB can't compute it from."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from fermion.predicate import (
     parse_filter,
     rename_columns,
     transform,
+    with_keys,
 )
 from fermion.predicate.expression import IsIn
 from fermion.reading.index import FileIndex
@@ -236,6 +238,13 @@ def _projected(
     return Projected(key, field.with_type(pruned.type), pruned)
 
 
+def _has_keys(index: FileIndex, name: str) -> bool:
+    """Whether a column is a map with integers as keys."""
+    found = index.names.find(name)
+    dtype = index.field(found[0], name).type if len(found) == 1 else pa.null()
+    return has_shreddable_keys(dtype) and pa.types.is_integer(dtype.key_type)
+
+
 def find_key(index: FileIndex, column: ColumnName) -> tuple[int, Key] | None:
     """The map and the key that a path means: ``features['age']``, or a tuple of both.
 
@@ -376,6 +385,7 @@ def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
 
 
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
+    expression = transform(expression, lambda node: with_keys(node, partial(_has_keys, index)))
     keys = {
         path: (key_name(index.field(key[0]).name, key[1]),)
         for path in expression.columns()

@@ -73,6 +73,36 @@ def test_a_filter_by_a_key_reads_no_other_key(tmp_path):
     assert asked * 5 < everything
 
 
+def test_sql_takes_an_integer_key_of_a_map_and_a_place_of_a_list(tmp_path):
+    """Of a key it reads the column alone, as of a text; a list is what DuckDB says it is."""
+    count, keys = 2_000, 100
+    values = np.random.default_rng(7).random(count * keys)
+    offsets = np.arange(0, count * keys + 1, keys, dtype=np.int32)
+    items = pa.array(values), pa.array(np.tile(np.arange(keys), count))
+    maps = pa.MapArray.from_arrays(offsets, items[1], items[0])
+    lists = pa.array([[at, 7] for at in range(count)])
+    rows = pa.table({"id": range(count), "features": maps, "l": lists})
+    fermion.write_table(rows, tmp_path / "f", shred={"features": Shred()})
+    table = Table.create(tmp_path / "t", rows, properties=ALL)
+    matrix = values.reshape(count, keys)
+    for condition, expected in {
+        "features[7] > 0.99": matrix[:, 7] > 0.99,
+        "0.99 < features[7] OR features[8] BETWEEN 0 AND 0.01": (matrix[:, 7] > 0.99)
+        | (matrix[:, 8] <= 0.01),
+        "features[100] IS NULL AND l[1] = 5": np.arange(count) == 5,
+        "features[-7] = 1": np.zeros(count, bool),
+        "features[7] + features[8] > 1.9": matrix[:, 7] + matrix[:, 8] > 1.9,
+    }.items():
+        scan = table.scan(columns=["id"], filter=condition)
+        found = fermion.read_table(tmp_path / "f", columns=["id"], filter=condition)
+        assert scan.to_arrow()["id"].to_pylist() == np.flatnonzero(expected).tolist()
+        assert found["id"].to_pylist() == np.flatnonzero(expected).tolist()
+        if "100" not in condition and "+" not in condition:
+            assert scan.io_stats["bytes_requested"] * 5 < values.nbytes
+    with pytest.raises(InvalidArgumentError, match="'x': expected a value of type int64"):
+        table.count(col("features")["x"] > 1)
+
+
 def test_keys_are_columns_of_scans_of_files_of_any_kind(tmp_path):
     """Of files that are shredded or not, that lack the map or the key, under old and new names."""
     table = Table.create(tmp_path / "t", ROWS.select(["id"]))
