@@ -195,3 +195,12 @@ def plain_path(location: str | os.PathLike[str]) -> str | None:
     text = os.fspath(location)
     is_plain = not any(mark in text for mark in ("://", "::", "@", "%40"))
     return os.path.expanduser(text) if is_plain else None
+
+
+def with_method(given: Any, name: str, method: str) -> None:
+    """Refuse an object without a method; None is none.
+
+    Raises TypeError.
+    """
+    if given is not None and not callable(getattr(given, method, None)):
+        raise TypeError(f"{name}: expected an object with {method}(), found {type(given).__name__}")

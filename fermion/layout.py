@@ -16,6 +16,7 @@ VERSION_MINOR = 1
 """Of files with none of the features that a later version has brought."""
 VERSION_MINOR_POSITIONS = 2
 VERSION_MINOR_MAP_KEYS = 3
+VERSION_MINOR_BLOBS = 4
 
 ALIGNMENT = 8
 PAGE_ALIGNMENT = 64
@@ -39,6 +40,11 @@ FIELD_ID_NONE = 0xFFFF_FFFF
 GLOBAL_DICTIONARY_ENTRIES_MAX = 2**20
 GLOBAL_DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
 LONG_BOUND_BYTES_MAX = 64
+BLOB_KEY = b"fermion:blob"
+"""Of a field's metadata: the column's values are blobs."""
+BLOB_PIECE_BYTES = 512 * 1024
+"""Of a blob: what one of its checksums covers."""
+BLOB_ALIGNMENT = 64
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
 
@@ -363,6 +369,7 @@ class Incompat(enum.IntFlag):
     PLACED = 8
     BATCH_POSITIONS = 16
     MAP_KEYS = 32
+    BLOBS = 64
 
 
 def align(value: int, alignment: int = ALIGNMENT) -> int:

@@ -75,6 +75,20 @@ class SortKey:
         _set(self, "nulls_first", flag(self.nulls_first, "nulls_first"))
 
 
+BlobForm = Literal["bytes", "references"]
+
+
+def blob_form(blobs: Any) -> BlobForm:
+    """What a caller wants of blob columns.
+
+    Raises InvalidArgumentError: It is none of the forms.
+    """
+    forms: tuple[BlobForm, ...] = "bytes", "references"
+    if not isinstance(blobs, str) or blobs not in forms:
+        raise InvalidArgumentError(f"blobs={blobs!r}: expected one of {forms}")
+    return forms[forms.index(blobs)]
+
+
 @dataclass(frozen=True, slots=True)
 class Shred:
     """Which keys of a map get columns of their own.
@@ -171,6 +185,9 @@ class WriteOptions:
         Columns whose data come first in every stripe, in this order, so that columns that are read
         together are stored together; the others follow in the order of the schema, which does not
         change.
+    blob_inline_bytes
+        Values of blob columns (field metadata ``fermion:blob=true``) of at most so many bytes are
+        stored among the other columns; longer ones lie by themselves in the file.
     align
         64 aligns the values of plain pages to multiples of 64 in the file, so that a memory-mapped
         file returns them without copying; costs up to 63 bytes per page. 8: no such alignment.
@@ -208,6 +225,7 @@ class WriteOptions:
     column_index: bool = True
     compress_schema: bool = False
     column_order: Sequence[str] = ()
+    blob_inline_bytes: int = 4096
     align: Literal[8, 64] = 8
     threads: int | None = None
     durable: bool = True
@@ -242,6 +260,8 @@ class WriteOptions:
     def _check_numbers(self) -> None:
         for name in ("stripe_rows", "page_bytes", "page_rows_max"):
             _set(self, name, integer(getattr(self, name), name, minimum=1))
+        inline = integer(self.blob_inline_bytes, "blob_inline_bytes", minimum=0, maximum=2**20)
+        _set(self, "blob_inline_bytes", inline)
         for name in ("stripe_bytes", "block_bytes", "threads"):
             if getattr(self, name) is not None:
                 _set(self, name, integer(getattr(self, name), name, minimum=1))
@@ -342,6 +362,7 @@ class WriteOverrides(TypedDict, total=False):
     column_index: bool
     compress_schema: bool
     column_order: Sequence[str]
+    blob_inline_bytes: int
     align: Literal[8, 64]
     threads: int | None
     durable: bool

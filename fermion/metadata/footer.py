@@ -40,6 +40,7 @@ from fermion.layout import (
     TAIL_BLOCK_BYTES,
     VERSION_MAJOR,
     VERSION_MINOR,
+    VERSION_MINOR_BLOBS,
     VERSION_MINOR_MAP_KEYS,
     VERSION_MINOR_POSITIONS,
     ChecksumKind,
@@ -65,7 +66,8 @@ SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
 _EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
 _BATCH_POSITIONS, _MAP_KEYS = int(Incompat.BATCH_POSITIONS), int(Incompat.MAP_KEYS)
-SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS
+_BLOBS = int(Incompat.BLOBS)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS | _BLOBS
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
@@ -160,6 +162,11 @@ class Footer:
         return bool(self.incompat & _MAP_KEYS)
 
     @property
+    def has_blobs(self) -> bool:
+        """Whether columns may hold references to values that lie outside of pages."""
+        return bool(self.incompat & _BLOBS)
+
+    @property
     def num_key_columns(self) -> int:
         """Columns of keys of maps."""
         return self.num_system_columns - self.is_batch
@@ -212,6 +219,8 @@ def build_head() -> bytes:
 
 def minor_version(incompat: int) -> int:
     """The first minor version that has all features of a file."""
+    if incompat & _BLOBS:
+        return VERSION_MINOR_BLOBS
     if incompat & _MAP_KEYS:
         return VERSION_MINOR_MAP_KEYS
     return VERSION_MINOR_POSITIONS if incompat & _BATCH_POSITIONS else VERSION_MINOR

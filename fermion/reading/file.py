@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import flag, integer, integers
+from fermion.arguments import flag, integer, integers, with_method
 from fermion.columns.ranges import RowRanges
 from fermion.columns.rows import empty_columns, take_rows
 from fermion.display import html_facts, html_table, location_text, type_text
 from fermion.errors import InvalidArgumentError, file_is_closed
 from fermion.exports import LoadedWhenAskedFor
-from fermion.forks import ThreadPool
+from fermion.forks import ThreadPool, cached_property
 from fermion.io.source import (
     CountingSource,
     FilesystemSource,
@@ -28,8 +28,10 @@ from fermion.io.source import (
     open_source,
 )
 from fermion.options import (
+    BlobForm,
     ReadOptions,
     SortKey,
+    blob_form,
     read_options,
     thread_count,
 )
@@ -48,12 +50,15 @@ from fermion.reading.stripe import Query, StripeFilter, StripeReader
 from fermion.typing import FilterLike
 
 if TYPE_CHECKING:
+    from fermion.blobs import values as blob_values
+    from fermion.blobs.values import BlobFiles, BlobValues
     from fermion.reading import column_metadata
     from fermion.reading import verify as verification
     from fermion.reading.column_metadata import ColumnMetadata
     from fermion.reading.verify import VerifyReport
     from fermion.training.reader import TrainingReader
 else:  # seldom asked for
+    blob_values = LoadedWhenAskedFor("fermion.blobs.values")
     column_metadata = LoadedWhenAskedFor("fermion.reading.column_metadata")
     verification = LoadedWhenAskedFor("fermion.reading.verify")
 
@@ -82,8 +87,10 @@ class FermionFile:
         *,
         options: ReadOptions | None = None,
         storage_options: dict[str, Any] | None = None,
+        blob_files: BlobFiles | None = None,
     ) -> None:
         chosen = self.options = read_options(options)
+        with_method(blob_files, "blob_files", "open_blob_file")
         source = open_source(
             path, storage_options, timeout_s=chosen.timeout_s, memory_map=chosen.memory_map
         )
@@ -110,7 +117,7 @@ class FermionFile:
             raise
         self._stripes = StripeReader(self._index, self._executor)
         self._rows = RowBatches(self._index, self._stripes, self._executor)
-        self._storage_options = storage_options
+        self._storage_options, self._blob_files = storage_options, blob_files
         self._place: str | None = None  # what opens the file again, from any directory
         if isinstance(source, LocalSource):
             name = source.name
@@ -127,9 +134,9 @@ class FermionFile:
                 "expected one that was opened by its path or URL"
             )
         place = Path(self._place) if self._index.is_local else self._place
-        storage_options = self._storage_options
+        storage_options, blob_files = self._storage_options, self._blob_files
         opener = partial(type(self), place, options=self.options, storage_options=storage_options)
-        return opener, ()
+        return partial(opener, blob_files=blob_files), ()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -182,7 +189,23 @@ class FermionFile:
     @property
     def schema(self) -> pa.Schema:
         """The exact Arrow schema, parsed on first use."""
-        return self._index.schema
+        return self._as_given(self._index.schema, "bytes")
+
+    @cached_property
+    def _blobs(self) -> BlobValues:
+        """What reads the values of blob columns."""
+        index = self._index
+        return blob_values.BlobValues(
+            index.where,
+            index.source,
+            index.footer.cmb_offset,
+            index.options.verify_checksums,
+            self._blob_files,
+        )
+
+    def _as_given(self, schema: pa.Schema, blobs: BlobForm) -> pa.Schema:
+        """The schema of results whose columns are stored so."""
+        return self._blobs.schema(schema, blobs) if self._index.footer.has_blobs else schema
 
     @property
     def num_rows(self) -> int:
@@ -279,6 +302,7 @@ class FermionFile:
         *,
         filter: FilterLike | None = None,
         rows: Rows | None = None,
+        blobs: BlobForm = "bytes",
     ) -> pa.Table:
         """Read rows as a table.
 
@@ -292,13 +316,18 @@ class FermionFile:
             Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
         rows
             (start, stop), stop exclusive, or any set of rows; before filtering.
+        blobs
+            What comes of blob columns: their ``bytes``, or ``references`` to them as they are
+            stored (`fermion.blobs`).
 
         Raises
         ------
         ColumnNotFoundError, InvalidArgumentError, InvalidFileError, TruncatedFileError
         """
+        form = blob_form(blobs)
         query = self._ask(columns, filter, rows)
-        return self._table(query.columns, list(self._rows.stripes(query)), columns is None)
+        batches = list(self._rows.stripes(query))
+        return self._with_blobs(self._table(query.columns, batches, columns is None), form)
 
     def iter_batches(
         self,
@@ -307,15 +336,21 @@ class FermionFile:
         filter: FilterLike | None = None,
         rows: Rows | None = None,
         batch_size: int = 65_536,
+        blobs: BlobForm = "bytes",
     ) -> Iterator[pa.RecordBatch]:
-        """Read in record batches of at most ``batch_size`` rows.
+        """Read in record batches of at most ``batch_size`` rows, and of 32 MiB of blobs.
 
         Of a local file four batches and 32 MiB are held at most, however large its stripes are.
         Parameters and errors are those of `read`.
         """
-        size = integer(batch_size, "batch_size", minimum=1)
+        size, form = integer(batch_size, "batch_size", minimum=1), blob_form(blobs)
         query = self._ask(columns, filter, rows)
-        return self._pieces(query, self._result_schema(query.columns, columns is None), size)
+        schema = self._result_schema(query.columns, columns is None)
+        pieces = self._pieces(query, schema, size)
+        if not self._index.footer.has_blobs or form == "references":
+            return pieces
+        given = self._as_given(schema, form)
+        return (part for piece in pieces for part in self._blobs.batches(piece, form, given))
 
     def _pieces(self, query: Query, schema: pa.Schema, size: int) -> Iterator[pa.RecordBatch]:
         """The batches of `iter_batches`, whose arguments were checked when it was called."""
@@ -343,6 +378,22 @@ class FermionFile:
             return pa.Table.from_batches([rows.replace_schema_metadata(schema.metadata)])
         return pa.Table.from_batches([_renamed(each, schema) for each in batches], schema=schema)
 
+    def _with_blobs(self, table: pa.Table, blobs: BlobForm, *, repeats: bool = False) -> pa.Table:
+        """A table as a caller wants its blobs."""
+        if not self._index.footer.has_blobs or blobs == "references":
+            return table
+        schema = self._as_given(table.schema, blobs)
+        if schema.equals(table.schema):
+            return table
+        return pa.Table.from_batches(
+            (
+                part
+                for batch in table.to_batches()
+                for part in self._blobs.batches(batch, blobs, schema, repeats=repeats)
+            ),
+            schema=schema,
+        )
+
     def _project(self, columns: Sequence[ColumnName] | None) -> list[Projected]:
         projected = project(self._index, columns)
         if self.options.keep_dictionaries:
@@ -351,7 +402,7 @@ class FermionFile:
 
     def _result_schema(self, projected: Sequence[Projected], everything: bool) -> pa.Schema:
         if everything and not self.options.keep_dictionaries:
-            return self.schema
+            return self._index.schema
         return schema_of(projected, self._index.schema_metadata)
 
     def count(self, filter: FilterLike | None = None, *, rows: Rows | None = None) -> int:
@@ -408,8 +459,11 @@ class FermionFile:
         indices: Sequence[int] | np.ndarray | pa.Array,
         *,
         columns: Sequence[ColumnName] | None = None,
+        blobs: BlobForm = "bytes",
     ) -> pa.Table:
         """Read rows by number, in any order, with repeats; reads only the pages that contain them.
+
+        Columns and blobs are those of `read`.
 
         Raises
         ------
@@ -417,7 +471,7 @@ class FermionFile:
             For a number outside 0 to ``num_rows``.
         """
         self._check_open()
-        wanted = integers(indices, "indices")
+        form, wanted = blob_form(blobs), integers(indices, "indices")
         outside = wanted[(wanted < 0) | (wanted >= self.num_rows)]
         if len(outside):
             raise InvalidArgumentError(
@@ -429,11 +483,11 @@ class FermionFile:
         if not projected:
             batches = [empty_columns(len(wanted))]
         found = self._table(projected, batches, columns is None)
-        if not projected or np.array_equal(places, np.arange(len(unique))):
-            return found
-        pairs = zip(found.columns, projected, strict=True)
-        taken = [take_rows(array, places, column.node) for array, column in pairs]
-        return pa.Table.from_arrays(taken, schema=found.schema)
+        if projected and not np.array_equal(places, np.arange(len(unique))):
+            pairs = zip(found.columns, projected, strict=True)
+            taken = [take_rows(array, places, column.node) for array, column in pairs]
+            found = pa.Table.from_arrays(taken, schema=found.schema)
+        return self._with_blobs(found, form, repeats=True)
 
     def training(
         self,
@@ -477,7 +531,13 @@ class FermionFile:
         ids = [np.zeros(0, np.int64), *(each for each, _ in found)]
         return np.concatenate(ids), np.concatenate([ids[0], *(np.diff(ends) for _, ends in found)])
 
-    def read_batch(self, batch_id: int, *, columns: Sequence[ColumnName] | None = None) -> pa.Table:
+    def read_batch(
+        self,
+        batch_id: int,
+        *,
+        columns: Sequence[ColumnName] | None = None,
+        blobs: BlobForm = "bytes",
+    ) -> pa.Table:
         """Read all rows of the batches with this id, in file order; none if there is no such batch.
 
         Raises
@@ -486,13 +546,13 @@ class FermionFile:
             When the file was not written in batch mode.
         """
         self._check_in_batches()
-        number = integer(batch_id, "batch_id")
+        number, form = integer(batch_id, "batch_id"), blob_form(blobs)
         projected = self._project(columns)
         batches = [
             self._stripes.batch(projected, stripe, ranges)
             for stripe, ranges in self._stripes.bounds.batches.rows_of(number)
         ]
-        return self._table(projected, batches, columns is None)
+        return self._with_blobs(self._table(projected, batches, columns is None), form)
 
     def _check_in_batches(self) -> None:
         self._check_open()
@@ -502,7 +562,7 @@ class FermionFile:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The whole file as an Arrow C stream."""
         self._check_open()
-        schema = self._result_schema(self._project(None), everything=True)
+        schema = self._as_given(self._result_schema(self._project(None), everything=True), "bytes")
         reader = pa.RecordBatchReader.from_batches(schema, self.iter_batches())
         return reader.__arrow_c_stream__(requested_schema)
 
@@ -518,6 +578,7 @@ def open_file(
     *,
     storage_options: dict[str, Any] | None = None,
     options: ReadOptions | None = None,
+    blob_files: BlobFiles | None = None,
 ) -> FermionFile:
     """Open a file for reading; use it as a context manager.
 
@@ -525,13 +586,17 @@ def open_file(
     ----------
     path
         A path, an fsspec URL, or an object with the buffer protocol.
+    blob_files
+        Opens the blob files that references in the file name (`fermion.blobs.BlobFiles`).
 
     Raises
     ------
     InvalidFileError, ChecksumError, TruncatedFileError, UnsupportedVersionError
     FileNotFoundError, PermissionError
     """
-    return FermionFile(path, options=options, storage_options=storage_options)
+    return FermionFile(
+        path, options=options, storage_options=storage_options, blob_files=blob_files
+    )
 
 
 open = open_file  # the name that `fermion` exports

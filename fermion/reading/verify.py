@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from fermion.columns.types import Bits, ColumnStreams, Node, NodeKind, Order, Va
 from fermion.columns.validity import to_flags
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.source import CountingSource, Source
 from fermion.layout import (
     ALIGNED_PAGE_START,
@@ -58,6 +58,12 @@ from fermion.statistics.bounds import (
     page_statistics,
     recorded_bound,
 )
+
+if TYPE_CHECKING:
+    from fermion.blobs import references, values
+else:  # few files have blobs
+    references = LoadedWhenAskedFor("fermion.blobs.references")
+    values = LoadedWhenAskedFor("fermion.blobs.values")
 
 GAP_BYTES, SPAN_BYTES = 64 * 1024, 4 * 1024 * 1024
 _CLAIMS = ChunkFlag.MIN_EXACT | ChunkFlag.MAX_EXACT | ChunkFlag.SORTED_ASC | ChunkFlag.SORTED_DESC
@@ -143,7 +149,7 @@ def verify_file(index: FileIndex) -> VerifyReport:
                 _check_file_claim(index, ordinal, claims[ordinal])
         except FermionError as error:
             problems.append(str(error))
-    for check in (_check_order, _check_maps):
+    for check in (_check_order, _check_maps, _check_blobs):
         try:
             check(index, options)
         except FermionError as error:
@@ -257,6 +263,18 @@ def _check_maps(index: FileIndex, options: DecodeOptions) -> None:
         reader = StripeReader(index, None)
         for stripe in range(index.footer.num_stripes):
             reader.batch(project(index, [ordinal]), stripe, None)
+
+
+def _check_blobs(index: FileIndex, options: DecodeOptions) -> None:
+    """Read every blob within the file; those of other files are not looked at."""
+    if not index.footer.has_blobs:
+        return
+    chosen = [at for at, field in enumerate(index.all_fields()) if references.is_reference(field)]
+    blobs = values.BlobValues(index.where, index.source, index.footer.cmb_offset, verify=True)
+    reader = StripeReader(index, None)
+    for stripe in range(index.footer.num_stripes):
+        for array in reader.batch(project(index, chosen), stripe, None).columns if chosen else ():
+            blobs.check(references.References.of(array, index.where))
 
 
 def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionaries) -> None:

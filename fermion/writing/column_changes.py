@@ -256,7 +256,8 @@ class _ColumnAppender(Writer):
             lookup = BatchLookup(self._index, checks=self._index.footer.page_checks(True))
         wanted = self._index.stripe_rows.tolist()
         for stripe, parts in enumerate(_pieces(iter(batches), wanted, self._index.where)):
-            table = pa.Table.from_batches(parts, schema=self.schema)
+            parts = list(map(self._with_blobs_put, parts))
+            table = pa.Table.from_batches(parts, schema=self._stored_schema)
             ends = lookup.stripe(stripe)[1][1:] if lookup is not None else None
             wrong = self._limits.add(table.to_batches())
             if wrong is not None:
@@ -275,12 +276,13 @@ class _ColumnAppender(Writer):
         self._put(build_indexed(cmbs, lengths, cmb_offset, self._identity.place_key))
         fields = index.all_fields()
         metadata = index.schema_area.metadata()
-        schema = pa.schema([*(fields[each] for each in self._kept), *self.schema], metadata)
+        schema = pa.schema([*(fields[each] for each in self._kept), *self._stored_schema], metadata)
         order = self._sort_order()
         ordered = index.ordered_dictionaries.selected(self._kept)
         ordered = ordered.joined(self._ordered, len(self._kept))
         key_counts = [each.count for each in self._kept_maps.values()]
         incompat = footer.incompat & ~int(Incompat.MAP_KEYS) | Incompat.EXT_CIT
+        incompat |= Incompat.BLOBS if self._blobs is not None else 0
         end = build_end(
             blank_footer(
                 cmbs=(cmb_offset, self._position - cmb_offset),

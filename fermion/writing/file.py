@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from fermion.arguments import flag, integer, integers
+from fermion.arguments import flag, integer, integers, with_method
 from fermion.columns.arrow_input import (
     BatchCopier,
     batches_of,
@@ -21,11 +21,14 @@ from fermion.columns.arrow_input import (
 from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
 from fermion.columns.types import Node
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import ThreadPool, process
 from fermion.io.sink import open_sink
 from fermion.io.source import PathLike
 from fermion.layout import (
     ALIGNED_PAGE_START,
+    BLOB_ALIGNMENT,
+    BLOB_KEY,
     CHUNK_SLOTS_MAX,
     INT64_MAX,
     INT64_MIN,
@@ -38,7 +41,7 @@ from fermion.layout import (
 from fermion.metadata.cmb import ChunkRecord
 from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import FileIdentity, build_head
-from fermion.metadata.schema_area import build_schema_area
+from fermion.metadata.schema_area import build_schema_area, shapes_of
 from fermion.metadata.sort_order import OrderCheck, build_sort_order, sort_ordinals
 from fermion.options import (
     WriteOptions,
@@ -61,6 +64,12 @@ from fermion.writing.log import Chunk, Path, page_starts
 from fermion.writing.maps import ColumnSet, shredded_maps
 from fermion.writing.metadata import FileContents, key_value_texts
 from fermion.writing.stripe_limits import StripeLimits, is_limited
+
+if TYPE_CHECKING:
+    from fermion.blobs import writing as blob_writing
+    from fermion.blobs.writing import BlobSink, BlobWriter
+else:  # few files have blobs
+    blob_writing = LoadedWhenAskedFor("fermion.blobs.writing")
 
 STRIPE_BYTES_MAX = 2 * 1024**3
 BLOCK_PADDING_MAX = 0.05  # of a block of storage
@@ -97,6 +106,8 @@ class Writer:
         The user's own metadata, beside the schema's: text, or UTF-8, which comes back as text.
     storage_options
         For fsspec.
+    blob_sink
+        Where long values of blob columns go (`fermion.blobs.BlobSink`); None: into this file.
 
     Raises
     ------
@@ -112,6 +123,7 @@ class Writer:
         options: WriteOptions | None = None,
         key_value_metadata: Mapping[str, str] | Mapping[bytes, bytes] | None = None,
         storage_options: dict[str, Any] | None = None,
+        blob_sink: BlobSink | None = None,
     ) -> None:
         self.options = write_options(options)
         if not isinstance(schema, pa.Schema):
@@ -119,6 +131,9 @@ class Writer:
         self.schema = schema
         self.info: FileInfo | None = None
         where = str(path)
+        with_method(blob_sink, "blob_sink", "write_blob")
+        self._stored_schema, self._blobs = self._with_references(schema, where, blob_sink)
+        schema = self._stored_schema
         plans = ColumnPlans(schema, self.options, where)
         check_option_columns(self.options, plans)
         check_ordered(plans.nodes, where)
@@ -183,6 +198,41 @@ class Writer:
     def _begin(self) -> None:
         self._put(build_head())
 
+    def _with_references(
+        self, schema: pa.Schema, where: str, sink: BlobSink | None
+    ) -> tuple[pa.Schema, BlobWriter | None]:
+        """What is stored of a schema, and what puts the values of blob columns where they go."""
+        if not any(BLOB_KEY in (each.metadata or ()) for each in shapes_of(schema).columns):
+            return schema, None
+        stored, given = blob_writing.blob_fields(schema, where)
+        for key in self.options.sort_keys:
+            if key.name in {each.name for each in stored.values()}:
+                raise InvalidArgumentError(f"{where}: sorted_by names the blob column {key.name!r}")
+        fields = [stored.get(ordinal, field) for ordinal, field in enumerate(schema)]
+        writer = blob_writing.BlobWriter(
+            stored,
+            given,
+            self.options.blob_inline_bytes,
+            sink,
+            self.options.checksum != "none",
+            where,
+        )
+        return pa.schema(fields, schema.metadata), writer if stored else None
+
+    def _put_blob(self, value: memoryview) -> int:
+        """Write a value into this file, between its stripes."""
+        self._put(bytes(-self._position % BLOB_ALIGNMENT))
+        self._put(value)
+        return self._position - len(value)
+
+    def _with_blobs_put(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._blobs is None else self._blobs.stored(batch, self._put_blob)
+
+    def _given(self, data: TableLike) -> Iterator[pa.RecordBatch]:
+        """The batches of what a caller gives, as they are stored."""
+        batches = batches_of(data, self.schema, self._path)
+        return batches if self._blobs is None else map(self._with_blobs_put, batches)
+
     def write(self, data: TableLike, *, copy: bool = True) -> None:
         """Append rows from any Arrow producer.
 
@@ -207,7 +257,7 @@ class Writer:
             )
         try:
             stays = is_in_memory(data)
-            for batch in batches_of(data, self.schema, self._path):
+            for batch in self._given(data):
                 self._add(batch, copy)
                 if not stays:
                     self._settle(copy)
@@ -251,7 +301,7 @@ class Writer:
             number = integer(batch_id, "batch_id", minimum=INT64_MIN, maximum=INT64_MAX)
         places = None if positions is None else integers(positions, "positions")
         try:
-            given = batches_of(data, self.schema, self._path)
+            given = self._given(data)
             kept = map(self._copier.copy, given) if copy else given
             batches = [batch for batch in kept if batch.num_rows]
             rows = sum(batch.num_rows for batch in batches)
@@ -344,7 +394,7 @@ class Writer:
         batches = self._batches
         if not self._pending_rows and not (batches and batches.ids):
             return
-        table = pa.Table.from_batches(self._pending, schema=self.schema)
+        table = pa.Table.from_batches(self._pending, schema=self._stored_schema)
         self._pending, self._settled = [], 0
         self._ordered.add(len(self._stripe_rows), self._limits.begin())
         if self._sort_ordinals:
@@ -469,7 +519,7 @@ class Writer:
         """What checksums of pages are bound with; 0 where pages have none."""
         return self._identity.place_key if self.options.checksum != "none" else 0
 
-    def _put(self, data: bytes | bytearray) -> None:
+    def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._sink.write(data)
         self._position += len(data)
 
@@ -522,7 +572,8 @@ class Writer:
         self._put(bytes(align(self._position) - self._position))
         self._put_index_area()
         contents = FileContents(
-            schema=self.schema,
+            schema=self._stored_schema,
+            has_blobs=self._blobs is not None,
             schema_area=self._schema_area,
             plans=self._plans,
             log=self._log,

@@ -71,6 +71,7 @@ class FileContents:
     sort_order: bytes = b""
     ordered_dictionaries: bytes = b""
     maps: Sequence[ShreddedMap] = ()
+    has_blobs: bool = False
 
     def build(self, cmb_offset: int) -> tuple[bytearray, int]:
         """Everything from the CMB area to the end of the file.
@@ -89,6 +90,7 @@ class FileContents:
             cmbs, lengths = cmbs + own, np.append(lengths, own_lengths)
         features = Incompat.BATCH_POSITIONS if has_positions else Incompat(0)
         features |= Incompat.MAP_KEYS if self.maps else 0
+        features |= Incompat.BLOBS if self.has_blobs else 0
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
         area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)

@@ -152,6 +152,7 @@ WRITE_OPTIONS = {
     "column_index": True,
     "compress_schema": True,
     "column_order": ["id"],
+    "blob_inline_bytes": 4096,
     "align": 8,
     "threads": 1,
     "durable": False,
@@ -160,16 +161,20 @@ WRITE_OPTIONS = {
 ALSO = {type(col("a"))}
 """Classes that only functions give: the methods of a column."""
 CALLS: dict[str, Callable[[Path], Case]] = {
-    "FermionFile": _of(FermionFile, path=FILE, options=ReadOptions(), storage_options={}),
+    "FermionFile": _of(
+        FermionFile, path=FILE, options=ReadOptions(), storage_options={}, blob_files=None
+    ),
     "FermionFile.column": _of_file("column", name="id"),
     "FermionFile.count": _of_file("count", filter="id > 1", rows=(0, 2)),
     "FermionFile.find": _of_file("find", filter="id > 1", rows=(0, 2)),
-    "FermionFile.iter_batches": _of_file("iter_batches", **ASKED, batch_size=2),
+    "FermionFile.iter_batches": _of_file("iter_batches", **ASKED, batch_size=2, blobs="bytes"),
     "FermionFile.layout_html": _of_file("layout_html", pages=True),
     "FermionFile.prune": _of_file("prune", **ASKED),
-    "FermionFile.read": _of_file("read", **ASKED),
-    "FermionFile.read_batch": _of_file("read_batch", "batches.fermion", batch_id=5, columns=["id"]),
-    "FermionFile.take": _of_file("take", indices=[1], columns=["id"]),
+    "FermionFile.read": _of_file("read", **ASKED, blobs="bytes"),
+    "FermionFile.read_batch": _of_file(
+        "read_batch", "batches.fermion", batch_id=5, columns=["id"], blobs="bytes"
+    ),
+    "FermionFile.take": _of_file("take", indices=[1], columns=["id"], blobs="bytes"),
     "FermionFile.training": _of_file("training", columns=["id"], filter="id >= 0", **TRAINING),
     "ReadOptions": _of(ReadOptions, **READ_OPTIONS),
     "ReadOptions.with_overrides": _of(ReadOptions().with_overrides, overrides={"threads": 1}),
@@ -188,6 +193,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         options=WriteOptions(),
         key_value_metadata={"a": "b"},
         storage_options={},
+        blob_sink=None,
     ),
     "Writer.append_batch": _of_writer(
         "append_batch", batch_id=5, data=ROWS, copy=True, positions=range(ROWS.num_rows)
@@ -223,7 +229,9 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         storage_options={},
         row_group_size=5,
     ),
-    "open": _of(fermion.open, path=FILE, storage_options={}, options=ReadOptions()),
+    "open": _of(
+        fermion.open, path=FILE, storage_options={}, options=ReadOptions(), blob_files=None
+    ),
     "read_table": _of(
         fermion.read_table, path=FILE, columns=["id"], filter="id > 1", storage_options={}
     ),

@@ -66,6 +66,7 @@ def test_options_of_the_wrong_class_are_refused(path: Path, given):
         ("page_bytes", [0, None, True]),
         ("page_rows_max", [0, None, b"1"]),
         ("block_bytes", [0, "x"]),
+        ("blob_inline_bytes", [-1, "x", None, 2**21]),
         ("bloom_filters", ["a", b"a", 5, [5], None, [b"a"]]),
         ("page_bloom_filters", ["a", 5]),
         ("summaries", ["a", 5]),

@@ -466,6 +466,29 @@ def _aligned() -> Feature:
     return Feature(pa.table(columns), options, filter="plain > 2")
 
 
+def _blobs() -> Feature:
+    """Values within the column and outside of it, in two types; a column of nulls alone."""
+    sizes = [0, 3, None, 8, 9, 40, None, 70, 8, 100, 1, 2]
+    values = [None if size is None else bytes(range(size)) for size in sizes]
+    noted = {"fermion:blob": "true"}
+    fields = [
+        pa.field("id", pa.int32()),
+        pa.field("image", pa.large_binary(), metadata={**noted, "of": "cats"}),
+        pa.field("sound", pa.binary(), nullable=False, metadata=noted),
+        pa.field("none", pa.binary(), metadata=noted),
+    ]
+    sounds = [(value or b"?")[::-1] for value in values]
+    columns = [range(ROWS), values, sounds, [None] * ROWS]
+    arrays = [pa.array(column, each.type) for column, each in zip(columns, fields, strict=True)]
+    table = pa.table(arrays, schema=pa.schema(fields))
+    options = {"blob_inline_bytes": 8, "stripe_rows": 7}
+    return Feature(table, options, filter="image IS NULL")
+
+
+def _changed_blobs() -> Feature:
+    return replace(_blobs(), added=["sound"])
+
+
 def _checksum(kind: str) -> Callable[[], Feature]:
     return lambda: Feature(pa.table({"a": list(range(ROWS))}), {"checksum": kind})
 
@@ -513,6 +536,8 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "changed_batches": _changed_batches,
     "changed_batch_positions": _changed_batch_positions,
     "aligned": _aligned,
+    "blobs": _blobs,
+    "changed_blobs": _changed_blobs,
     "checksum_crc32": _checksum("crc32"),
     "checksum_xxh3": _checksum("xxh3"),
     "checksum_none": _checksum("none"),

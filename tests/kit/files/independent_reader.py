@@ -80,11 +80,14 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat & ~57 == 0
+        assert incompat & ~121 == 0
         self._has_positions = bool(incompat & 16)
         (minor,) = struct.unpack_from("<H", footer, 246)
         self._has_keys = bool(incompat & 32)
-        assert minor == 3 if self._has_keys else (minor == 2 if self._has_positions else minor < 2)
+        self._has_blobs = bool(incompat & 64)
+        features = {4: self._has_blobs, 3: self._has_keys, 2: self._has_positions}
+        newest = [version for version, has in features.items() if has]
+        assert minor == newest[0] if newest else minor < 2
         self._extended = bool(incompat & 1)
         (key,) = struct.unpack_from("<Q", footer, 224)
         assert bool(key) == bool(incompat & 8)
@@ -95,7 +98,8 @@ class File:
         names = self._read_names(self._section(2))
         shapes = self._read_shapes()
         fields = [shape.with_name(name) for name, shape in zip(names, shapes, strict=True)]
-        self.schema = pa.schema(self._with_ids(fields), metadata=self._metadata())
+        self._fields = list(self._with_ids(fields))
+        self.schema = pa.schema(map(self._given, self._fields), metadata=self._metadata())
         self._stripe_rows = [
             struct.unpack_from("<QII", self._section(1), 16 * i)[1] for i in range(self._stripes)
         ]
@@ -229,9 +233,43 @@ class File:
 
     def column(self, ordinal: int) -> pa.ChunkedArray:
         """A column in its storage type."""
-        field, keys = self.schema.field(ordinal), self._map_keys()
+        field, keys = self._fields[ordinal], self._map_keys()
         column = self._stored(ordinal, storage(field.type), field.nullable)
+        if self._is_blob(field):
+            values = [self._blob(each) for each in column.to_pylist()]
+            return pa.chunked_array([pa.array(values, self.schema.field(ordinal).type)])
         return column if ordinal not in keys else self._whole(column, *keys[ordinal])
+
+    def _is_blob(self, field: pa.Field) -> bool:
+        """Whether a column holds references."""
+        kinds = "inline", "file", "offset", "size", "checksums"
+        kind = (field.metadata or {}).get(b"fermion:blob")
+        known = pat.is_struct(field.type) and tuple(each.name for each in field.type) == kinds
+        return self._has_blobs and kind in (b"binary", b"large_binary") and known
+
+    def _given(self, field: pa.Field) -> pa.Field:
+        if not self._is_blob(field):
+            return field
+        kind = pa.binary() if field.metadata[b"fermion:blob"] == b"binary" else pa.large_binary()
+        return field.with_type(kind).with_metadata({**field.metadata, b"fermion:blob": b"true"})
+
+    def _blob(self, reference: dict[str, Any] | None) -> bytes | None:
+        """The value of a reference to this file."""
+        if reference is None:
+            return None
+        if reference["inline"] is not None:
+            assert len(reference["inline"]) == reference["size"]
+            assert reference["offset"] is reference["checksums"] is reference["file"] is None
+            return reference["inline"]
+        assert reference["file"] is None
+        start = reference["offset"]
+        assert start % 64 == 0
+        assert 16 <= start <= start + reference["size"] <= self._cmb_offset
+        value = self.data[start : start + reference["size"]]
+        if reference["checksums"] is not None:
+            pieces = [value[at : at + 524_288] for at in range(0, len(value), 524_288)]
+            assert [crc32c(piece) for piece in pieces] == reference["checksums"]
+        return value
 
     def _map_keys(self) -> dict[int, tuple[int, list[str]]]:
         """By the ordinal of a map: the column of its first key, and all its keys."""
