@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.rows import filter_batch_rows as filter_batch_rows
     from fermion.columns.rows import joined_batches as joined_batches
     from fermion.columns.rows import one_batch as one_batch
+    from fermion.columns.rows import stable_order as stable_order
     from fermion.columns.rows import take_batch_rows as take_batch_rows
     from fermion.columns.rows import take_table_rows as take_table_rows
     from fermion.columns.rows import unwrapped as unwrapped
@@ -111,6 +112,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "filter_batch_rows",
             "joined_batches",
             "one_batch",
+            "stable_order",
             "take_batch_rows",
             "take_table_rows",
             "unwrapped",

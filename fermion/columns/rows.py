@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion import kernels
 from fermion.columns import slots
 from fermion.columns.arrow_buffers import array_of, has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
@@ -167,6 +168,26 @@ def joined_batches(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch
         return [pa.concat_batches(batches)]
     except pa.ArrowInvalid:  # offsets of 32 bits overflow
         return batches
+
+
+RUNS_MERGED_MAX = 128
+"""Sorted runs that NumPy merges in less time than their numbers are sorted by digits."""
+
+
+def stable_order(numbers: np.ndarray) -> np.ndarray:
+    """The places of numbers in ascending order, equal ones as they come: ``int64``, shape (n,).
+
+    The same as ``np.argsort(numbers, kind="stable")``, in a third of the time if they come in no
+    order.
+
+    numbers: ``int64``, shape (n,).
+    """
+    descents = np.count_nonzero(numbers[1:] < numbers[:-1])
+    if descents < RUNS_MERGED_MAX or len(numbers) >> 32:
+        return np.argsort(numbers, kind="stable")
+    out = np.empty(len(numbers), np.int64)
+    kernels.stable_order(numbers, out)
+    return out
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -59,6 +59,7 @@ from fermion.kernels._compiled import restore_nulls as restore_nulls
 from fermion.kernels._compiled import restore_nulls_bits as restore_nulls_bits
 from fermion.kernels._compiled import run_starts as run_starts
 from fermion.kernels._compiled import spread_keys as spread_keys
+from fermion.kernels._compiled import stable_order as stable_order
 from fermion.kernels._compiled import wanted_numbers as wanted_numbers
 from fermion.kernels._compiled import wanted_text_range as wanted_text_range
 from fermion.kernels._compiled import wanted_texts as wanted_texts

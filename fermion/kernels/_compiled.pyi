@@ -322,6 +322,17 @@ def lz4_decode(block: np.ndarray, out: np.ndarray) -> int:
     Raises ValueError: The block holds fewer bytes, or more, or is damaged.
     """
 
+def stable_order(values: np.ndarray, out: np.ndarray) -> None:
+    """The order of whole numbers: by value, those of equal values as they come.
+
+    In time that grows with the count and the bytes of the greatest difference, whatever the order
+    is; sorted runs are NumPy's to merge. Needs 24 bytes a value besides.
+
+    values: ``int64``, less than 2^32 of them.
+    out: ``int64``, as many: the places of the values; written.
+    Raises ValueError: ``out`` has another length.
+    """
+
 def count_keys(codes: np.ndarray, rows: np.ndarray, bits: np.ndarray, counts: np.ndarray) -> int:
     """Count the valid entries of each key of some maps.
 

@@ -13,6 +13,7 @@ cimport numpy as cnp
 from libc.stdint cimport (
     INT64_MAX,
     INT64_MIN,
+    UINT32_MAX,
     int8_t,
     int16_t,
     int32_t,
@@ -51,6 +52,7 @@ include "loops/picks.pxi"
 include "loops/lz4.pxi"
 include "loops/names.pxi"
 include "loops/maps.pxi"
+include "loops/orders.pxi"
 include "wide/trees.pxi"
 include "wide/tree_strings.pxi"
 include "wide/blocks.pxi"

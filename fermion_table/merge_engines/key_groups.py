@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.engine import one_batch, take_batch_rows
+from fermion.engine import one_batch, stable_order, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.schema.conversion import empty_columns
@@ -87,18 +87,25 @@ class Folded:
         names = batch.schema.names if columns is None else columns
         if not names:
             return empty_columns(pa.schema([]), len(self.rows))
-        arrays = [self._column(name, batch.column(name)) for name in names]
+        rows = _indices(self.rows)
+        arrays = [self._column(name, batch.column(name), rows) for name in names]
         fields = [batch.schema.field(name) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _column(self, name: str, column: pa.Array) -> pa.Array:
-        values = self.values.get(name, self.rows)
+    def _column(self, name: str, column: pa.Array, rows: pa.Array) -> pa.Array:
+        values = self.values.get(name)
         if isinstance(values, pa.Array):
             return values
         try:
-            return column.take(pa.array(values, mask=values == ABSENT))
+            return column.take(rows if values is None else _indices(values))
         except pa.ArrowNotImplementedError:  # views and run-end encoding
-            return _taken(column, values)
+            return _taken(column, self.rows if values is None else values)
+
+
+def _indices(rows: np.ndarray) -> pa.Array:
+    """Numbers of rows as Arrow takes them: `ABSENT` is null."""
+    is_absent = rows == ABSENT
+    return pa.array(rows, mask=is_absent if is_absent.any() else None)
 
 
 def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:
@@ -144,7 +151,7 @@ def group_rows(
         if column.null_count:
             levels.append(column.is_valid().to_numpy(zero_copy_only=False))
     if len(levels) == 1 and bool((times[1:] >= times[:-1]).all()):
-        order = np.argsort(keys, kind="stable")  # much faster where runs are sorted
+        order = stable_order(keys)
     else:
         order = np.lexsort([*levels, keys])
     sorted_keys = keys[order]

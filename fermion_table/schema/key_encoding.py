@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.engine import array_of
+from fermion.engine import array_of, stable_order
 from fermion.errors import InvalidArgumentError
 from fermion_table.errors import CorruptMetadata
 from fermion_table.schema.widening import is_binary, is_text
@@ -158,7 +158,9 @@ def key_ranks(keys: pa.Array) -> np.ndarray:
     if longest > _PADDED_BYTES_MAX:
         return pc.rank(keys, tiebreaker="dense").to_numpy().astype(np.int64) - 1
     words = _words(_bytes_of(keys), offsets, lengths, longest)
-    order = np.lexsort([lengths, *words[::-1]])
+    order = stable_order(lengths)
+    for each in words[::-1]:
+        order = order[stable_order((each ^ _SIGN).view(np.int64)[order])]
     is_new = np.zeros(len(order), bool)
     for each in (lengths, *words):
         placed = each[order]

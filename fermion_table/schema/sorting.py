@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.engine import one_batch, take_batch_rows
+from fermion.engine import one_batch, stable_order, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.schema import value_codec
@@ -69,7 +69,7 @@ class RowOrder:
         """The rows in this order: ``int64``, shape (num_rows,). Equal rows keep theirs."""
         keys = [_key(table.column(name)) for name in self.columns]
         if self.is_curve:
-            return np.argsort(interleaved([_ranks(key) for key in keys]), kind="stable")
+            return stable_order(interleaved([_ranks(key) for key in keys]))
         names = [str(place) for place in range(len(keys))]
         order = pc.sort_indices(
             pa.table(keys, names=names),

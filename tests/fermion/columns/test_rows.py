@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fermion.columns.rows import filter_arrays, take_rows
+from fermion.columns.rows import filter_arrays, stable_order, take_rows
 from fermion.columns.types import column_node
 from tests.kit.arrow_samples import ARRAYS
 
@@ -32,3 +32,14 @@ def test_numbers_of_rows_count_through_all_chunks(name: str) -> None:
     assert found.type == array.type
     values = column.to_pylist()
     assert found.to_pylist() == [values[row] for row in (8, 0, 5, 8)]
+
+
+@pytest.mark.parametrize("runs", [1, 5, 200, 5_000])
+def test_the_order_of_numbers_is_that_of_numpy(runs: int) -> None:
+    """Few sorted runs, which NumPy merges, and many, which the kernel sorts."""
+    numbers = np.random.default_rng(runs).integers(-100, 2_000, (runs, 10_000 // runs))
+    joined = np.sort(numbers, axis=1).reshape(-1)
+    order = stable_order(joined)
+    assert order.dtype == np.int64
+    assert np.array_equal(order, np.argsort(joined, kind="stable"))
+    assert stable_order(joined[:0]).tolist() == []

@@ -472,3 +472,9 @@ def byte_stream_merge(data: np.ndarray, count: int, start: int, stop: int, out: 
     _check_lengths(stop - start, out)
     rows = data.reshape(out.itemsize, count).T[start:stop]
     out[:] = np.frombuffer(rows.tobytes(), out.dtype)
+
+
+def stable_order(values: np.ndarray, out: np.ndarray) -> None:
+    """The places of sorted values."""
+    _check_lengths(len(values), out)
+    out[:] = sorted(range(len(values)), key=values.tolist().__getitem__)
