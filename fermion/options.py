@@ -75,7 +75,7 @@ class SortKey:
         _set(self, "nulls_first", flag(self.nulls_first, "nulls_first"))
 
 
-BlobForm = Literal["bytes", "references"]
+BlobForm = Literal["bytes", "handles", "references"]
 
 
 def blob_form(blobs: Any) -> BlobForm:
@@ -83,7 +83,7 @@ def blob_form(blobs: Any) -> BlobForm:
 
     Raises InvalidArgumentError: It is none of the forms.
     """
-    forms: tuple[BlobForm, ...] = "bytes", "references"
+    forms: tuple[BlobForm, ...] = "bytes", "handles", "references"
     if not isinstance(blobs, str) or blobs not in forms:
         raise InvalidArgumentError(f"blobs={blobs!r}: expected one of {forms}")
     return forms[forms.index(blobs)]

@@ -1,7 +1,7 @@
 """Large values that lie outside of pages, and the references to them that columns hold.
 
 The values of a blob column (field metadata ``fermion:blob=true``) lie by themselves, in the file or
-in blob files beside it. A reader gives them as bytes, or as references (``blobs="references"``).
+in blob files beside it. A reader gives bytes, handles (``blobs="handles"``) or references.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from fermion.exports import load_when_asked_for
 
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
+    from fermion.blobs.handle import Handle as Handle
+    from fermion.blobs.handle import HandleType as HandleType
     from fermion.blobs.references import REFERENCE as REFERENCE
     from fermion.blobs.references import given_field as given_field
     from fermion.blobs.references import is_blob as is_blob
@@ -21,6 +23,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
 __all__, __getattr__, __dir__ = load_when_asked_for(
     __name__,
     {
+        "handle": ("Handle", "HandleType"),
         "references": ("REFERENCE", "given_field", "is_blob", "is_reference", "stored_field"),
         "values": ("BlobFiles", "BlobValues"),
         "writing": ("BlobSink",),

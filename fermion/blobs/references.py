@@ -14,8 +14,9 @@ import pyarrow as pa
 from fermion.columns.arrow_buffers import binary, list_ranges, own_validity
 from fermion.columns.types import Bits
 from fermion.columns.validity import to_flags
-from fermion.errors import InvalidFileError, UnsupportedTypeError
+from fermion.errors import ChecksumError, InvalidFileError, UnsupportedTypeError
 from fermion.exports import dataclass
+from fermion.io.checksum import crc32c
 from fermion.layout import BLOB_KEY, BLOB_PIECE_BYTES
 
 REFERENCE = pa.struct(
@@ -179,3 +180,19 @@ def _packed(valid: np.ndarray) -> pa.Buffer | None:
 def struct_of(children: Sequence[pa.Array], valid: np.ndarray) -> pa.StructArray:
     """References from the arrays of their fields."""
     return pa.Array.from_buffers(REFERENCE, len(valid), [_packed(valid)], children=list(children))
+
+
+def check_pieces(data: memoryview, sums: np.ndarray, start: int, where: str) -> None:
+    """Check bytes of a value, which begin a piece, by the checksums of all of its pieces.
+
+    sums: Empty: the value has none.
+    Raises ChecksumError.
+    """
+    first = start // BLOB_PIECE_BYTES
+    for place, at in enumerate(range(0, len(data) if len(sums) else 0, BLOB_PIECE_BYTES), first):
+        found = crc32c(data[at : at + BLOB_PIECE_BYTES])
+        if found != sums[place]:
+            raise ChecksumError(
+                f"{where}, piece {place}: expected checksum {sums[place]:#010x}, "
+                f"found {found:#010x}"
+            )

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from fermion.blobs.references import References, bytes_of, given_field, is_reference
-from fermion.errors import ChecksumError, InvalidArgumentError, InvalidFileError
-from fermion.exports import dataclass
-from fermion.io.checksum import crc32c
+from fermion.blobs.references import (
+    References,
+    bytes_of,
+    check_pieces,
+    given_field,
+    is_reference,
+    struct_of,
+)
+from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.source import CountingSource, Source
-from fermion.layout import BLOB_ALIGNMENT, BLOB_PIECE_BYTES, HEAD
+from fermion.layout import BLOB_ALIGNMENT, HEAD
 from fermion.options import BlobForm
+
+if TYPE_CHECKING:
+    from fermion.blobs import handle
+else:
+    handle = LoadedWhenAskedFor("fermion.blobs.handle")
 
 BATCH_BYTES = 32 * 1024 * 1024
 """Of blobs that are read at once, but for a longer value."""
@@ -30,6 +41,9 @@ class BlobFiles(Protocol):
         Its ``size`` is its size, where that is known: values outside of it are refused.
         """
 
+    def blob_path(self, name: str) -> str:
+        """The path or URL of a blob file, for handles; no request is made."""
+
 
 @dataclass(frozen=True, slots=True)
 class BlobValues:
@@ -38,6 +52,7 @@ class BlobValues:
     end: Where the values within the file end.
     verify: Whether checksums are checked.
     files: Opens blob files; None: there are none.
+    path, storage_options: What opens the file again, for handles; None: nothing does.
     """
 
     where: str
@@ -45,12 +60,21 @@ class BlobValues:
     end: int
     verify: bool
     files: BlobFiles | None = None
+    path: str | None = None
+    storage_options: dict[str, Any] | None = None
 
     def schema(self, schema: pa.Schema, blobs: BlobForm) -> pa.Schema:
         """The schema of results whose columns are stored so."""
         if blobs == "references":
             return schema
-        return pa.schema(map(given_field, schema), metadata=schema.metadata)
+        fields = list(map(given_field, schema))
+        if blobs == "handles":
+            dtype = handle.handle_type(self.storage_options)
+            fields = [
+                field.with_type(dtype) if is_reference(stored) else field
+                for field, stored in zip(fields, schema, strict=True)
+            ]
+        return pa.schema(fields, metadata=schema.metadata)
 
     def batches(
         self,
@@ -72,6 +96,12 @@ class BlobValues:
         found = [References.of(batch.column(each), self.where) for each in ordinals]
         for each in found if not repeats else ():
             self._check_places(None, self.source.source, each, unique=True)
+        if blobs == "handles":
+            columns = batch.columns
+            for at, each in zip(ordinals, found, strict=True):
+                columns[at] = self._handles(columns[at], each, schema.field(at).type)
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            return
         sizes = np.sum([each.sizes for each in found], axis=0, dtype=np.float64)
         start, ends = 0, np.cumsum(sizes)
         while start < batch.num_rows or not batch.num_rows:
@@ -107,6 +137,33 @@ class BlobValues:
                 at = references.inline[row]
                 data[start:stop] = references.data[at : at + stop - start]
         return bytes_of(dtype, ends, data, references.valid)
+
+    def _handles(
+        self, array: pa.StructArray, references: References, dtype: pa.DataType
+    ) -> pa.ExtensionArray:
+        """References with a path or URL in place of the name of a file."""
+        rows = len(array)
+        self._check_places(None, self.source.source, references)
+        paths = [b""] * rows
+        for name, own in references.files.items():
+            path = self._path(name).encode()
+            for row in own.tolist():
+                paths[row] = path
+        ends = np.append(0, np.cumsum([*map(len, paths)], dtype=np.int64))
+        data = np.frombuffer(b"".join(paths), np.uint8)
+        children = [array.field(at) for at in range(array.type.num_fields)]
+        children[1] = bytes_of(pa.string(), ends, data, references.is_outside)
+        return pa.ExtensionArray.from_storage(dtype, struct_of(children, references.valid))
+
+    def _path(self, name: str | None) -> str:
+        if name is not None and self.files is not None:
+            return self.files.blob_path(name)
+        if name is not None or self.path is None:
+            raise InvalidArgumentError(
+                f"{self.where}: a value has no path or URL that a handle could open; expected a "
+                "file that was opened by its path, and a reader of its blob files"
+            )
+        return self.path
 
     def check(self, references: References) -> None:
         """Read and check every value within the file; for verification.
@@ -195,19 +252,3 @@ class BlobValues:
             return buffers
 
         return source.read_checked(ranges, checked)
-
-
-def check_pieces(data: memoryview, sums: np.ndarray, start: int, where: str) -> None:
-    """Check bytes of a value, which begin a piece, by the checksums of all of its pieces.
-
-    sums: Empty: the value has none.
-    Raises ChecksumError.
-    """
-    first = start // BLOB_PIECE_BYTES
-    for place, at in enumerate(range(0, len(data) if len(sums) else 0, BLOB_PIECE_BYTES), first):
-        found = crc32c(data[at : at + BLOB_PIECE_BYTES])
-        if found != sums[place]:
-            raise ChecksumError(
-                f"{where}, piece {place}: expected checksum {sums[place]:#010x}, "
-                f"found {found:#010x}"
-            )

@@ -201,6 +201,8 @@ class FermionFile:
             index.footer.cmb_offset,
             index.options.verify_checksums,
             self._blob_files,
+            self._place,
+            self._storage_options,
         )
 
     def _as_given(self, schema: pa.Schema, blobs: BlobForm) -> pa.Schema:
@@ -317,8 +319,9 @@ class FermionFile:
         rows
             (start, stop), stop exclusive, or any set of rows; before filtering.
         blobs
-            What comes of blob columns: their ``bytes``, or ``references`` to them as they are
-            stored (`fermion.blobs`).
+            What comes of blob columns: their ``bytes``; ``handles``, whose ``to_pylist()`` gives a
+            `fermion.blobs.Handle` for each value, which reads it when it is asked to; or
+            ``references`` as they are stored.
 
         Raises
         ------

@@ -53,6 +53,9 @@ class BlobFile:
         self.opened += 1
         return BufferSource(bytes(self.data), name)
 
+    def blob_path(self, name: str) -> str:
+        return f"memory://blobs/{name}"
+
 
 @given(
     st.lists(st.none() | st.binary(max_size=40), max_size=30),
