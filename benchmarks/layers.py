@@ -92,11 +92,13 @@ class FermionTable(Layer):
     package: str = "fermion"
     own: bool = True
     durability: Any = "full"
+    merged_files: str = ""  # the property `compaction.min.file_num`
 
     def create(self, path: str, schema: pa.Schema) -> None:
         from fermion_table import Table
 
-        Table.create(path, schema, durability=self.durability)
+        merging = {"compaction.min.file_num": self.merged_files} if self.merged_files else {}
+        Table.create(path, schema, properties=merging, durability=self.durability)
 
     def open(self, path: str, version: int | None = None) -> Any:
         from fermion_table import Table
@@ -394,6 +396,7 @@ def _parquet_files(path: str, parts: Sequence[pa.Table]) -> Iterator[tuple[str, 
 
 FULL = FermionTable("fermion")
 FAST = FermionTable("fermion fast", durability="fast")
+MERGING = FermionTable("fermion merging", durability="fast", merged_files="10")
 DELTA = Delta("deltalake")
 ICEBERG = Iceberg("pyiceberg")
 LANCE_TABLE = LanceTable("lance")

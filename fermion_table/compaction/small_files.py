@@ -92,6 +92,54 @@ def plan_compaction(
     ]
 
 
+def plan_newest(
+    entries: Sequence[Entry], *, files_min: int, target_bytes: int
+) -> list[CompactionGroup]:
+    """Which of the newest files of each partition their writer merges.
+
+    Files have a level, the logarithm of their rows to the base `files_min`. Where so many of one
+    level are at the end of a partition, with smaller ones between and after them, all of these
+    become one file, of a higher level: a row is written again once a level at most, and only
+    neighbours move together. Files with batches and others are no neighbours.
+
+    entries: Live files, in the order in which their rows are read.
+    target_bytes: What a file should have; of those with a `files_min`-th of it no more are merged.
+    """
+    partitions: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        partitions.setdefault(entry.partition, []).append(entry)
+    found = []
+    for listed in partitions.values():
+        count = _count_newest(listed, files_min, target_bytes // files_min)
+        found += [CompactionGroup(tuple(listed[-count:]))] if count else []
+    return found
+
+
+def _count_newest(entries: Sequence[Entry], files_min: int, bytes_max: int) -> int:
+    """How many of the last files are merged; 0: none."""
+    merged, level, alike, rows = 0, 0, 0, 0
+    for place, entry in enumerate(reversed(entries)):
+        own = _level(entry.live_rows, files_min)
+        if entry.bytes >= bytes_max or (entry.batch is None) != (entries[-1].batch is None):
+            break
+        if own > level:
+            level, alike = own, 0
+        alike += own == level
+        rows += entry.live_rows
+        if alike >= files_min or (own < level and merged == place > 0):
+            # What is merged so far counts as one file from here on, and takes smaller ones along.
+            merged, level, alike = place + 1, _level(rows, files_min), 1
+    return merged
+
+
+def _level(rows: int, base: int) -> int:
+    """The logarithm of a number of rows, rounded down."""
+    level = 0
+    while rows >= base:
+        rows, level = rows // base, level + 1
+    return level
+
+
 def _is_worn(entry: Entry) -> bool:
     """Whether a file is worth rewriting for its deleted rows alone."""
     return entry.delete_rows > DELETED_FRACTION * entry.rows

@@ -46,6 +46,8 @@ PRODUCERS: tuple[ChangelogProducer, ...] = get_args(ChangelogProducer)
 RESERVED = ("file.", "fermion.")
 """Beginnings of names that are kept for properties of ours."""
 COLUMN_FILES_DEFAULT = 8
+MERGED_FILES = "compaction.min.file_num"
+"""Of a table without a primary key: how many files its writers merge after a commit."""
 INDEX_ROWS_MIN = 10_000
 STATISTICS_COLUMNS_MAX = 32
 """Leaf columns, beside partition, key and sort columns, whose statistics entries keep."""
@@ -92,6 +94,13 @@ OF_ALL_TABLES = (
     Property(
         *("write_buffer_size", Size(), "512MiB"),
         "memory that a writer uses before it writes",
+    ),
+    Property(
+        *(MERGED_FILES, Number(2), None),
+        "of a table without a primary key: who commits [merges the newest files]"
+        "(operations.md#many-small-commits) of a partition once so many have about as many rows, "
+        "such as `10`",
+        "writers merge none",
     ),
     Property(
         *("column_files_max", Number(0), str(COLUMN_FILES_DEFAULT)),
@@ -408,6 +417,7 @@ class TableProperties:
     write_buffer_bytes: Arrow bytes that a writer keeps in memory before rows go to storage, all its
         files together.
     column_files_max: Compaction rewrites a data file that has more column files.
+    merged_files_min: So many of the newest files are merged by the writer; None: none are.
     index_rows_min: Data files with fewer rows get no index.
     consumer_age_ms: Consumers that have said nothing for longer are forgotten; None: none are.
     """
@@ -419,6 +429,7 @@ class TableProperties:
     shred: Mapping[str, fermion.Shred] = field(default_factory=dict)
     write_buffer_bytes: int
     column_files_max: int = COLUMN_FILES_DEFAULT
+    merged_files_min: int | None = None
     index_rows_min: int = INDEX_ROWS_MIN
     consumer_age_ms: int | None = None
 
@@ -446,6 +457,7 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
         },
         write_buffer_bytes=value("write_buffer_size"),
         column_files_max=value("column_files_max"),
+        merged_files_min=value(MERGED_FILES),
         index_rows_min=value("index.rows_min"),
         consumer_age_ms=value("consumer.expiration_time"),
     )

@@ -1,8 +1,8 @@
-"""Compaction of primary-key tables by their writers: after a commit, of the trees that it changed.
+"""Compaction by writers: after a commit, of the trees that it changed, or of the newest files.
 
-It comes after the commit, and never fails it: what goes wrong is a warning. Where a tree has very
-many runs, the writer goes on once there are fewer: it compacts them, or waits for a thread of its
-process that does.
+It comes after the commit, and never fails it: what goes wrong is a warning. Where a tree of a
+primary-key table has very many runs, the writer goes on once there are fewer: it compacts them, or
+waits for a thread of its process that does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import copy
 import warnings
 from collections.abc import Set as AbstractSet
 
+import msgspec
+
 from fermion.forks import Lock
 from fermion_table.compaction.run import run_compaction
+from fermion_table.compaction.small_files import compaction_tasks, plan_newest
 from fermion_table.compaction.task import CompactionTask
 from fermion_table.compaction.tree_changelog import PlannedOn
 from fermion_table.compaction.tree_task import tree_tasks
@@ -25,7 +28,7 @@ from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.tree_plan import Tree, trees_of
-from fermion_table.schema.properties import parse_properties
+from fermion_table.schema.properties import MERGED_FILES, parse_properties
 from fermion_table.schema.property_kinds import parse_size
 from fermion_table.storage.store import in_time
 from fermion_table.table.state import TableState
@@ -37,9 +40,9 @@ _LOCKS = tuple(Lock() for _ in range(64))
 
 
 def finished(state: TableState) -> Snapshot:
-    """The snapshot that was just committed; the trees that it changed are compacted first.
+    """The snapshot that was just committed; what it changed is compacted first.
 
-    They are not, unless the table says that writers do so.
+    It is not, unless the table says that writers do so.
     """
     committed = state.snapshot
     compact_inline(state, committed)
@@ -53,18 +56,19 @@ def published(state: TableState, committed: Snapshot, seen_at: float | None) -> 
 
 
 def compact_inline(state: TableState, committed: Snapshot) -> None:
-    """Compact the trees that a commit has changed, if the table says that writers do so.
+    """Compact what a commit has changed, if the table says that writers do so.
 
     Raises nothing but interrupts: the commit stands.
     """
-    if PRIMARY_KEY not in committed.reader_features or committed.kind == "compact":
+    if committed.kind == "compact" or state.is_in_transaction:  # then nothing is committed yet
         return
-    if state.is_in_transaction:
-        return  # nothing is committed yet
     try:
-        key = primary_key_of(state.schema)
-        if key is not None and key.options.compaction.is_inline:
-            _compact(state, key, committed)
+        if PRIMARY_KEY in committed.reader_features:
+            key = primary_key_of(state.schema)
+            if key is not None and key.options.compaction.is_inline:
+                _compact(state, key, committed)
+        elif committed.deltas.files_added and MERGED_FILES in state.schema.properties:
+            _merge_newest(state, committed)
     except Exception as error:  # noqa: BLE001 (whatever it is, the rows are committed)
         message = (
             f"{state.location}: snapshot {committed.id} is committed, but the compaction after it "
@@ -121,6 +125,35 @@ def _compact(state: TableState, key: PrimaryKey, committed: Snapshot) -> None:
             state.move_to(own.refresh(), own.seen_at)
         if not result.groups_dropped or not _must_wait(own, key, written):
             return
+
+
+def _merge_newest(state: TableState, committed: Snapshot) -> None:
+    """Merge the newest files; gives up where another commit, or a thread, does the same.
+
+    Entries in packed manifests, of which there are many, are left to `Table.compact`.
+    """
+    properties = parse_properties(state.schema.properties)
+    files_min, target = properties.merged_files_min or 0, properties.target_file_bytes
+    lock = _LOCKS[hash(state.location) % len(_LOCKS)].get()
+    if committed.totals.files < files_min or lock.locked():
+        return
+    with lock:
+        own = copy.copy(state)  # other threads may move the table to their commits meanwhile
+        own.move_to(committed)
+        loose = tuple(each for each in committed.manifests if each.kind == "loose")
+        newest = msgspec.structs.replace(committed, manifests=loose)
+        with in_time(own.store), until_expiry(own.store, committed):
+            entries = live_entries(own.store, newest)
+        tasks = compaction_tasks(
+            plan_newest(entries, files_min=files_min, target_bytes=target),
+            store=own.store,
+            snapshot=committed,
+            schemas=own.schemas,
+            target_bytes=target,
+        )
+        if tasks:
+            run_compaction(tasks, committed, store=own.store, branch=own.branch, threads=1)
+            state.move_to(own.refresh(), own.seen_at)
 
 
 def _must_wait(state: TableState, key: PrimaryKey, written: AbstractSet[Tree]) -> bool:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import RowRanges
 from fermion_table import MissingDataFile, Table
-from fermion_table.compaction.small_files import plan_compaction
+from fermion_table.compaction.small_files import plan_compaction, plan_newest
 from fermion_table.engine import compact_group
+from fermion_table.metadata.manifest import BatchRange
 from fermion_table.reading.split_reader import batches_left
 from fermion_table.reading.whole_rows import whole_batches
 from fermion_table.storage.cache import shared_cache
@@ -73,6 +74,60 @@ def test_planning_uses_each_small_file_at_most_once_and_in_order(sizes):
     assert all(size in remaining for size in flat)  # a subsequence
     assert all(len(group) >= 2 and sum(group[:-1]) < 100 for group in groups)
     assert len(small) - len(flat) <= 1 + sum(1 for size in small if size >= 50)
+
+
+def merged_by_writers(commits, files_min, target=10**12):
+    """Live entries after commits of files, given by their rows, and how often rows were written.
+
+    Each commit is followed by what its writer merges. Names are the files that an entry holds.
+    """
+    live, written = [], {}
+    for place, rows in enumerate(commits):
+        live.append(made_up_entry(f"{place}", rows=rows, size=100 + rows, sequence_start=place))
+        for group in plan_newest(live, files_min=files_min, target_bytes=target):
+            first = live.index(group.entries[0])
+            assert live[first : first + len(group.entries)] == list(group.entries)
+            name = " ".join(entry.path[5:-8] for entry in group.entries)
+            rows = sum(entry.rows for entry in group.entries)
+            start = group.entries[0].sequence_start
+            joined = made_up_entry(name, rows=rows, size=100 + rows, sequence_start=start)
+            live[first : first + len(group.entries)] = [joined]
+            for each in name.split():
+                written[each] = written.get(each, 0) + 1
+    assert " ".join(entry.path[5:-8] for entry in live).split() == [
+        str(n) for n in range(len(commits))
+    ]
+    return live, max(written.values(), default=0)
+
+
+@given(st.lists(st.integers(0, 500), max_size=200), st.integers(2, 6))
+def test_writers_merge_neighbours_and_each_row_once_a_level(commits, files_min):
+    """Whatever the rows of commits; of equal ones few files are left of each level, too."""
+    _, written = merged_by_writers(commits, files_min)
+    levels = 0
+    while files_min**levels <= max(sum(commits), 1):
+        levels += 1
+    assert written <= levels
+    live, _ = merged_by_writers([3] * len(commits), files_min)
+    levels = 1
+    while 3 * files_min ** (levels - 1) <= 3 * max(len(commits), 1):
+        levels += 1
+    assert len(live) <= levels * (files_min - 1)
+
+
+def test_writers_merge_no_large_files_and_keep_partitions_and_batches_apart():
+    def newest(listed, files_min=3, target=300):
+        groups = plan_newest(listed, files_min=files_min, target_bytes=target)
+        return [[entry.size for entry in group.entries] for group in groups]
+
+    assert newest(entries(10, 11, 12)) == [[10, 11, 12]]
+    assert newest(entries(10, 11, 100, 12, 13)) == []
+    assert newest(entries(10, 100, 12, 13, 14)) == [[12, 13, 14]]
+    one, other = entries(10, 11, 12, partition=("x",)), entries(20, 21, partition=("y",))
+    assert newest([*other, *one]) == [[10, 11, 12]]
+    batches = entries(30, 31, batch=BatchRange(1, 1, 1))
+    assert newest([*entries(1, 2), *batches, *entries(3)]) == []
+    assert newest([*entries(1, 2), *batches, *entries(3, 4, 5)]) == [[3, 4, 5]]
 
 
 def test_min_input_files_below_two_is_refused():

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import subprocess
+import sys
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
 import pytest
 
 from fermion.errors import InvalidArgumentError
@@ -217,3 +222,188 @@ def test_a_compaction_that_came_too_late_is_tried_again_while_runs_are_many(tmp_
 def test_settings_that_cannot_be_are_refused(tmp_path, properties, message):
     with pytest.raises(InvalidArgumentError, match=message):
         table_of(tmp_path / "t", properties)
+
+
+MERGED = {"compaction.min.file_num": "3"}
+PLAIN = pa.schema([("a", pa.int64()), ("p", pa.string())])
+
+
+def plain_table(path, properties=MERGED, **options) -> Table:
+    return Table.create(path, PLAIN, properties=properties, durability="fast", **options)
+
+
+def some(*values: int) -> dict:
+    return {"a": list(values), "p": ["xy"[value % 2] for value in values]}
+
+
+def change(table: Table, choice: random.Random, number: int) -> None:
+    """One random commit."""
+    rows = some(*(number * 100 + each for each in range(choice.choice((1, 1, 2, 7)))))
+    kind = choice.choice(("append",) * 6 + ("batches", "delete", "update", "columns", "branch"))
+    if kind == "batches":
+        table.append_batches([(number, rows), (number + 1, some(number))])
+    elif kind == "delete":
+        table.delete(f"a % 5 = {choice.randrange(5)}")
+    elif kind == "update":
+        table.update(f"a % 7 = {choice.randrange(7)}", {"a": "a + 1"})
+    elif kind == "columns" and number == 9:
+        table.append({**rows, "new": [str(number)] * len(rows["a"])}, schema_mode="merge")
+    elif kind == "branch":
+        table.branches.create(f"b{number}")
+        branch = Table.open(table.location, branch=f"b{number}", durability="fast")
+        for _ in range(3):
+            branch.append(rows)
+        table.branches.fast_forward(f"b{number}")
+    else:
+        table.append(rows)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_table_that_its_writers_merge_is_as_without(seed, tmp_path):
+    """Random commits: rows in the order of each partition, their changes, earlier snapshots."""
+    parted = {"partition_by": ["p"]} if seed % 2 else {}
+    table, plain = plain_table(tmp_path / "t", **parted), plain_table(tmp_path / "u", {}, **parted)
+    ids = []
+    for number in range(20):
+        for each in (table, plain):
+            change(each, random.Random(seed * 100 + number), number)
+        ids.append((table.snapshot.id, plain.snapshot.id))
+        assert table.snapshot.totals.live_rows == plain.snapshot.totals.live_rows
+
+    def rows(scan) -> list:
+        found = scan.to_arrow().to_pylist()
+        return sorted(found, key=lambda row: row["p"]) if parted else found
+
+    assert len(table.inspect.files()) < len(plain.inspect.files())
+    for one, other in ids[::4]:
+        assert rows(table.scan(version=one)) == rows(plain.scan(version=other))
+    feeds = [
+        each.scan_changes(0, columns=["a", "p"]).to_arrow().drop_columns(["_commit_timestamp"])
+        for each in (table, plain)
+    ]
+    changes = [
+        sorted(map(str, feed.drop_columns(["_commit_version"]).to_pylist())) for feed in feeds
+    ]
+    assert changes[0] == changes[1]
+    assert table.verify(data=True).ok
+
+
+def test_writers_merge_after_commits_of_rows_and_only_where_the_table_says_so(tmp_path):
+    """The snapshot that comes back is that of the rows; other branches, and transactions, too."""
+    table, plain = plain_table(tmp_path / "t"), plain_table(tmp_path / "u", {})
+    for each in (table, plain):
+        assert [each.append(some(n)).id for n in range(3)] == [1, 2, 3]
+    assert [table.snapshot.kind, plain.snapshot.kind] == ["compact", "append"]
+    assert [table.snapshot.totals.files, plain.snapshot.totals.files] == [1, 3]
+    with table.transaction() as transaction:
+        for n in range(3):
+            transaction.append(some(n))
+    assert table.snapshot.totals.files == 2
+    table.set_properties({}, remove=["compaction.min.file_num"])
+    for n in range(5):
+        table.append(some(n))
+    assert table.snapshot.totals.files == 7
+    with pytest.raises(InvalidArgumentError, match="expected a number from 2"):
+        table.set_properties({"compaction.min.file_num": "1"})
+
+
+def test_a_merge_that_fails_or_comes_too_late_leaves_the_commit(tmp_path, monkeypatch):
+    """One that another commit's removal outruns says nothing, and leaves no file."""
+    table = plain_table(tmp_path / "t")
+    run = inline_compaction.run_compaction
+
+    def fails(*arguments, **options):
+        raise OSError("the disk is full")
+
+    def is_outrun(*arguments, **options):
+        with monkeypatch.context() as patched:
+            patched.setattr(inline_compaction, "run_compaction", run)
+            Table.open(table.location, durability="fast").delete("a = 1")
+        return run(*arguments, **options)
+
+    table.append(some(0))
+    table.append(some(1))
+    monkeypatch.setattr(inline_compaction, "run_compaction", fails)
+    with pytest.warns(RuntimeWarning, match="snapshot 3 is committed.*OSError: the disk is full"):
+        assert table.append(some(2)).id == 3
+    monkeypatch.setattr(inline_compaction, "run_compaction", is_outrun)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.append(some(3))
+    monkeypatch.undo()
+    assert Table.open(table.location).scan().to_arrow()["a"].to_pylist() == [0, 2, 3]
+    assert len(list((tmp_path / "t" / "data").rglob("*.fermion"))) == 4
+
+
+def test_a_crash_in_a_merge_leaves_all_rows(tmp_path):
+    """After any call: the rows before or those after, and a later append merges."""
+    outcomes = []
+    for calls in itertools.count(1):
+        path = tmp_path / str(calls)
+        shared_cache.clear()
+        table = plain_table(path)
+        table.append(some(0))
+        table.append(some(1))
+        store = CrashingStore(LocalStore(str(path), durability="fast"), 10**9)
+        table = Table(store, table.snapshot)
+        store.calls_left = calls
+        try:
+            table.append(some(2))
+        except Crash:
+            store.calls_left = 10**9
+        else:
+            outcomes.append("done")
+        shared_cache.clear()
+        found = Table.open(path, durability="fast")
+        values = found.scan().to_arrow()["a"].to_pylist()
+        assert values in ([0, 1], [0, 1, 2])
+        outcomes.append((len(values), found.snapshot.kind == "compact"))
+        assert found.verify(data=True).ok
+        for n in range(3):
+            found.append(some(n))
+        assert found.scan().to_arrow()["a"].to_pylist() == [*values, 0, 1, 2]
+        assert found.snapshot.totals.files <= 3
+        if "done" in outcomes:
+            break
+    assert {(2, False), (3, False), (3, True)} == set(outcomes) - {"done"}
+
+
+WRITER = """
+import sys, warnings
+from fermion_table import Table
+warnings.simplefilter("error")
+table, first = Table.open(sys.argv[1], durability="fast"), int(sys.argv[2])
+for n in range(first, first + 25):
+    table.append({"a": [n], "p": ["x"]})
+"""
+
+
+def test_processes_that_append_and_merge_lose_no_row(tmp_path):
+    """None fails or warns; the rows of each come in its order."""
+    table = plain_table(tmp_path / "t")
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, table.location, first])
+        for first in ("0", "100")
+    ]
+    assert [writer.wait(timeout=120) for writer in writers] == [0, 0]
+    table = Table.open(tmp_path / "t", durability="fast")
+    values = table.scan().to_arrow()["a"].to_pylist()
+    assert [n for n in values if n < 100] == list(range(25))
+    assert [n for n in values if n >= 100] == list(range(100, 125))
+    kinds = table.inspect.snapshots()["kind"].to_pylist()
+    assert kinds.count("append") == 50
+    assert "compact" in kinds
+    assert table.verify(data=True).ok
+    for n in range(9):
+        table.append(some(n))
+    assert table.snapshot.totals.files <= 12
+
+
+def test_threads_that_append_and_merge_lose_no_row(tmp_path):
+    table = plain_table(tmp_path / "t")
+    with warnings.catch_warnings(), ThreadPoolExecutor(4) as executor:
+        warnings.simplefilter("error")
+        list(executor.map(lambda n: table.append(some(n)), range(40)))
+    found = Table.open(tmp_path / "t", durability="fast")
+    assert sorted(found.scan().to_arrow()["a"].to_pylist()) == list(range(40))
+    assert found.verify(data=True).ok
