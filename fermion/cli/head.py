@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,8 +12,15 @@ from fermion.cli.console import Console, rows_json
 from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.columns.value_text import value_text
 from fermion.display import shortened
+from fermion.exports import LoadedWhenAskedFor
+from fermion.layout import BLOB_KEY
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.projection import ColumnName
+
+if TYPE_CHECKING:
+    from fermion.blobs import references
+else:  # few files have blobs
+    references = LoadedWhenAskedFor("fermion.blobs.references")
 
 HELP = "show the first rows"
 ROWS_SHOWN = 10
@@ -45,7 +53,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         if columns is None and not everything and file.num_columns > fitting:
             columns = range(fitting)
         rows = (0, min(max(arguments.n, 0), file.num_rows))
-        table = file.read(columns, rows=rows)
+        table = file.read(columns, rows=rows, blobs="bytes" if arguments.json else "references")
         if arguments.json:
             console.print_json(rows_json(table))
         else:
@@ -58,7 +66,8 @@ def _print_rows(
 ) -> None:
     names = table.column_names
     columns = [
-        [shortened(value_text(each), CELL_LENGTH) for each in column] for column in table.columns
+        [_cell(each, field) for each in column]
+        for field, column in zip(table.schema, table.columns, strict=True)
     ]
     left_out = 0 if arguments.column else file.num_columns - len(columns)
     if not arguments.all:
@@ -78,6 +87,13 @@ def _print_rows(
     left_rows = file.num_rows - table.num_rows
     if left_rows:
         console.print(f"... and {left_rows:,} more rows")
+
+
+def _cell(value: pa.Scalar, field: pa.Field) -> str:
+    """A value in few characters; of a blob only its size is read."""
+    if BLOB_KEY in (field.metadata or ()) and references.is_reference(field):
+        return f"{value['size']} bytes" if value.is_valid else ""
+    return shortened(value_text(value), CELL_LENGTH)
 
 
 def _fitting(names: Sequence[str], columns: Sequence[Sequence[str]], width: int) -> int:

@@ -147,6 +147,8 @@ def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iter
             f"    {counted(column.num_keys, 'key')} with a column: {size_text(column.key_bytes)} "
             f'(--column "{example}" shows one)'
         )
+    if column.blob_bytes is not None:
+        yield f"    blobs: {size_text(column.blob_bytes)} in all, read only when asked for"
     for stream in column.streams:
         if stream.length or pages:
             yield from _stream_lines(index, stream, pages)
@@ -227,6 +229,7 @@ def _column_json(index: FileIndex, column: ColumnMetadata, pages: bool) -> dict[
         "null_count": column.null_count,
         "num_keys": column.num_keys,
         "key_bytes": column.key_bytes,
+        "blob_bytes": column.blob_bytes,
         "encodings": list(column.encodings),
         "streams": [_stream_json(index, stream, pages) for stream in column.streams],
     }

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fermion.cli.console import Console
 from fermion.cli.protocol import add_storage_options, storage_options
 from fermion.columns.maps import key_name
 from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
+from fermion.exports import LoadedWhenAskedFor
 from fermion.reading.file import open_file
 from fermion.reading.inspection import LeafStatistics, bound_text, describe_statistics
+
+if TYPE_CHECKING:
+    from fermion.blobs import references
+else:  # few files have blobs
+    references = LoadedWhenAskedFor("fermion.blobs.references")
 
 HELP = "show bounds and counts of the columns, without reading values"
 COLUMNS_SHOWN = 100
@@ -41,6 +47,7 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
             left_out = max(file.num_columns - COLUMNS_SHOWN, 0)
             names = range(COLUMNS_SHOWN) if left_out else None
         found = describe_statistics(file.index, names)
+        blobs = file.index.all_fields() if file.index.footer.has_blobs else []
         num_rows = file.num_rows
         keys = {file.index.all_names[at]: each.count for at, each in file.index.map_keys.items()}
     if arguments.json:
@@ -48,6 +55,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         console.print_json({"num_rows": num_rows, "columns": leaves})
         return 0
     console.print(counted(num_rows, "row"))
+    sized = {
+        field.name for field in blobs if references.is_reference(field)
+    }  # only their sizes are of use
+    found = [leaf for leaf in found if leaf.path[0] not in sized or leaf.path[1:] == ("size",)]
     if found:
         header = ["column", "type", "nulls", "min", "max", "flags"]
         console.print_table(header, [_cells(leaf) for leaf in found], right=["nulls"])

@@ -320,15 +320,24 @@ def _row_groups(file: FermionFile, rows_max: int) -> Iterator[pa.Table]:
     for stripe_rows in file.stripe_rows:
         stop = start + stripe_rows
         for low in range(start, stop, WINDOW_ROWS):
-            table = file.read(rows=(low, min(low + WINDOW_ROWS, stop)))
-            pending.append(table)
-            rows, size = rows + table.num_rows, size + table.nbytes
-            if rows >= rows_max or size >= ROW_GROUP_BYTES:
-                whole = pa.concat_tables(pending)
-                ready = rows - rows % rows_max or rows
-                yield whole.slice(0, ready)
-                rows -= ready
-                pending, size = ([whole.slice(ready)], 0) if rows else ([], 0)
+            for table in _window(file, low, min(low + WINDOW_ROWS, stop)):
+                pending.append(table)
+                rows, size = rows + table.num_rows, size + table.nbytes
+                if rows >= rows_max or size >= ROW_GROUP_BYTES:
+                    whole = pa.concat_tables(pending)
+                    ready = rows - rows % rows_max or rows
+                    yield whole.slice(0, ready)
+                    rows -= ready
+                    pending, size = ([whole.slice(ready)], 0) if rows else ([], 0)
         start = stop
     if pending:
         yield pa.concat_tables(pending)
+
+
+def _window(file: FermionFile, start: int, stop: int) -> Iterator[pa.Table]:
+    """Some rows of a file, in parts if it has blobs."""
+    if not file.index.footer.has_blobs:
+        yield file.read(rows=(start, stop))
+        return
+    for batch in file.iter_batches(rows=(start, stop), batch_size=stop - start):
+        yield pa.Table.from_batches([batch])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -12,7 +13,7 @@ from fermion.columns.types import Node, NodeKind, PhysicalKind
 from fermion.display import short_repr
 from fermion.encodings.registry import encoding_label
 from fermion.errors import ChecksumError, InvalidFileError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import PageChecks
 from fermion.layout import (
     ALL_NULL_LENGTH,
@@ -32,7 +33,17 @@ from fermion.pages.global_dictionary import dictionary_record
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
 from fermion.statistics.bloom import parse_bloom_record
-from fermion.statistics.bounds import ColumnStatistics, chunk_statistics, decoded_bytes
+from fermion.statistics.bounds import (
+    ColumnStatistics,
+    chunk_statistics,
+    decoded_bytes,
+    recorded_sum,
+)
+
+if TYPE_CHECKING:
+    from fermion.blobs import references
+else:  # few files have blobs
+    references = LoadedWhenAskedFor("fermion.blobs.references")
 
 VERIFIED_AT_ONCE_BYTES = 32 * MIB
 """Bytes of pages that are in memory at once to be verified."""
@@ -127,6 +138,9 @@ class ColumnMetadata:
     num_keys, key_bytes
         Keys of a map that have columns of their own, and the bytes of their pages and metadata
         blocks, which the other attributes leave out.
+    blob_bytes
+        Of a column of blobs: the bytes of all its values, wherever they are; None for others, and
+        where only reading would tell.
     """
 
     name: str
@@ -140,6 +154,7 @@ class ColumnMetadata:
     bloom_filters: tuple[tuple[int, int], ...] = ()
     num_keys: int = 0
     key_bytes: int = 0
+    blob_bytes: int | None = None
 
     __repr__ = short_repr
 
@@ -206,7 +221,7 @@ def describe_columns(
     stripe_rows = tuple(index.stripe_rows.tolist())
     described = []
     for column, block, length in zip(columns, blocks, lengths, strict=True):
-        field, ordinal = column.field, column.ordinal
+        field, ordinal, blob_bytes = column.field, column.ordinal, None
         streams: tuple[StreamMetadata, ...] = ()
         nulls: tuple[int | None, ...] = stripe_rows
         blooms: tuple[tuple[int, int], ...] = ()
@@ -219,6 +234,9 @@ def describe_columns(
                 _null_count(block, node, stripe, rows) for stripe, rows in enumerate(stripe_rows)
             )
             blooms = tuple(dict.fromkeys(_bloom_places(index, block, node)))
+        if index.footer.has_blobs and references.is_reference(field):
+            field = references.given_field(field)
+            blob_bytes = 0 if block is None else _summed(block, index.node(ordinal).children[3])
         described.append(
             ColumnMetadata(
                 field.name,
@@ -231,9 +249,18 @@ def describe_columns(
                 nulls,
                 blooms,
                 *_key_columns(index, ordinal),
+                blob_bytes,
             )
         )
     return described
+
+
+def _summed(block: ColumnBlock, leaf: Node) -> int | None:
+    """The sum of all values of a leaf; None where a chunk does not say."""
+    chunks = [chunk for _, chunk in block.stored(leaf.stream)]
+    return known_sum(
+        recorded_sum(block.extension(chunk)) if chunk.extension_offset else None for chunk in chunks
+    )
 
 
 def _key_columns(index: FileIndex, ordinal: int) -> tuple[int, int]:

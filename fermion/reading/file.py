@@ -169,7 +169,7 @@ class FermionFile:
         )
 
     def _repr_html_(self) -> str:
-        return file_html(self._index, is_closed=self._is_closed)
+        return file_html(self._index, None if self._is_closed else self.schema)
 
     def layout_html(self, *, pages: bool = False) -> str:
         """A web page with a map of the file's bytes: columns by stripes, with search and zoom.
@@ -617,8 +617,8 @@ def read_table(
         return file.read(columns, filter=filter)
 
 
-def file_html(index: FileIndex, *, is_closed: bool) -> str:
-    """What the end of the file says, which has been read; of a closed file without its columns."""
+def file_html(index: FileIndex, schema: pa.Schema | None) -> str:
+    """What the end of the file says, which has been read; of a closed file without its schema."""
     footer = index.footer
     facts = {
         "rows": footer.num_rows,
@@ -626,10 +626,10 @@ def file_html(index: FileIndex, *, is_closed: bool) -> str:
         "stripes": footer.num_stripes,
         "bytes": footer.file_length,
         "format version": f"{footer.major}.{footer.minor}",
-        "closed": True if is_closed else None,
+        "closed": True if schema is None else None,
     }
     html = html_facts(f"FermionFile {location_text(index.where)}", facts)
-    if is_closed:
+    if schema is None:
         return html
-    rows = ((field.name, type_text(field.type), field.nullable) for field in index.schema)
+    rows = ((field.name, type_text(field.type), field.nullable) for field in schema)
     return html + html_table("", ("name", "type", "nullable"), rows, footer.num_columns)

@@ -145,13 +145,17 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     """
     chosen = [column for column in project(index, None) if column.node is not None]
     drawn = _empty(index, len(chosen))
-    types = []
+    types, blobs = [], dict[int, int]()
     count = 0
     for start in range(0, len(chosen), COLUMNS_AT_ONCE):
         for column in describe_columns(index, chosen[start : start + COLUMNS_AT_ONCE]):
+            if column.blob_bytes is not None:
+                blobs[column.ordinal] = column.blob_bytes
             types.append(drawn.types.place(type_text(column.type, TYPE_LENGTH)))
             count += _add_column(index, drawn, column, whole=pages)
     names = [shortened(name, NAME_LENGTH) for name in index.all_names]
+    for ordinal, size in blobs.items():
+        names[ordinal] += f" ({size:,} bytes of blobs)"
     for ordinal, keys in index.map_keys.items():
         names[ordinal] += f" ({counted(keys.count, 'key')})"
         for column in describe_columns(index, keys_columns(keys)):
@@ -317,7 +321,8 @@ def _parts(index: FileIndex, drawn: _Map) -> list[list[Any]]:
     for kind, (_, length) in index.sections.items():
         parts[_SECTIONS.get(kind, f"section {int(kind)}")] = length
     rest = max(footer.file_length - sum(parts.values()), 0)
-    parts["padding and replaced metadata" if footer.is_extended else "padding"] = rest
+    name = "padding and replaced metadata" if footer.is_extended else "padding"
+    parts[f"blobs, {name}" if footer.has_blobs else name] = rest
     return sorted(([name, size] for name, size in parts.items() if size), key=lambda part: -part[1])
 
 

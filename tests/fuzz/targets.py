@@ -59,6 +59,7 @@ def _reads(opened: fermion.FermionFile) -> Iterator[Callable[[], object]]:
     if not 0 < rows <= ROWS_MAX:
         return
     yield lambda: opened.read().validate()
+    yield lambda: opened.read(blobs="references").validate()
     yield lambda: opened.read(rows=(rows // 3, rows // 2)).validate()
     yield lambda: _as_large(lambda: opened.read(rows=(rows // 3, rows // 2)).validate())
     yield lambda: opened.take([0, rows // 2, rows - 1]).validate()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fermion
 from fermion.blobs import REFERENCE
+from fermion.cli.program import main
 from fermion.io.source import BufferSource
 from fermion.layout import BLOB_PIECE_BYTES, Incompat
+from fermion.reading.layout_map import layout_map
 
 NOTED = {"fermion:blob": "true"}
 IMAGE = pa.field("image", pa.large_binary(), metadata=NOTED)
@@ -221,3 +227,67 @@ def test_one_value_for_many_rows_is_refused(monkeypatch):
         with pytest.raises(fermion.InvalidFileError, match="blobs overlap"):
             file.read()
         assert "blobs overlap" in file.verify().problems[0]
+
+
+def test_values_that_are_written_do_not_wait_in_memory():
+    """Of a stream of batches in one stripe, at most three are alive at a time."""
+    alive, most = set[int](), 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for number in range(60):
+            memory = np.full(100_000, number, np.uint8)
+            alive.add(number)
+            weakref.finalize(memory, alive.discard, number)
+            most = max(most, len(alive))
+            ends = pa.py_buffer(np.array([0, len(memory)], np.int64))
+            buffers = [None, ends, pa.py_buffer(memory)]
+            image = pa.Array.from_buffers(pa.large_binary(), 1, buffers)
+            yield pa.record_batch([pa.array([number]), image], schema=SCHEMA)
+            del memory, buffers, image
+
+    target = io.BytesIO()
+    with fermion.Writer(target, SCHEMA) as writer:
+        writer.write(batches())
+    assert most <= 3
+    with fermion.open(target.getvalue()) as file:
+        assert file.num_stripes == 1
+        assert [each[0] for each in file.read()["image"].to_pylist()] == list(range(60))
+
+
+def test_parquet_has_the_values(tmp_path: Path):
+    """Both ways, batch by batch; the column is one of blobs again."""
+    table = table_of([noise(3_000_000, seed) for seed in range(12)] + [None, b"x", b""])
+    fermion.write_table(table, tmp_path / "a.fermion")
+    fermion.to_parquet(tmp_path / "a.fermion", tmp_path / "a.parquet")
+    assert pq.read_table(tmp_path / "a.parquet").equals(table)
+    fermion.from_parquet(tmp_path / "a.parquet", tmp_path / "b.fermion")
+    with fermion.open(tmp_path / "b.fermion") as file:
+        assert file.index.footer.has_blobs
+        assert file.schema.equals(table.schema, check_metadata=True)
+        assert file.read().equals(table)
+
+
+def test_the_command_line_and_the_page_show_blobs_and_not_their_bytes(tmp_path: Path, capsys):
+    path = tmp_path / "a.fermion"
+    fermion.write_table(table_of([b"\xab" * 70_000, None, b"\xcd" * 30_000]), path)
+    for command, shown in {
+        "inspect": "blobs: 97.7 KiB in all",
+        "head": "70000 bytes",
+        "stats": "image.size",
+        "schema": "image: large_binary",
+        "verify": "OK",
+    }.items():
+        assert main([command, str(path)]) == 0
+        found = capsys.readouterr().out
+        assert shown in found
+        assert "checksums.item" not in found or command == "inspect"
+        assert "abab" not in found
+    assert main(["inspect", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"][1]["blob_bytes"] == 100_000
+    with fermion.open(path) as file:
+        assert "100,000 bytes of blobs" in file.layout_html()
+        assert "large_binary" in file._repr_html_()
+        assert file.column("image").blob_bytes == 100_000
+        parts = dict(layout_map(file.index)["parts"])
+        assert 100_000 <= parts["blobs, padding"] < 101_000
