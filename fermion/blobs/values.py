@@ -176,10 +176,19 @@ class BlobValues:
                 f"{self.where}: expected blobs at multiples of {BLOB_ALIGNMENT}, found another"
             )
         self._check_places(None, self.source.source, references, unique=True)
-        for row in rows.tolist():
+        together, held = list[int](), 0
+        for row in rows[np.argsort(references.offsets[rows])].tolist():
             size = int(references.sizes[row])
+            if together and held + size > BATCH_BYTES:
+                self._read(self.source, references, together)
+                together, held = [], 0
+            if size <= BATCH_BYTES:
+                together.append(row)
+                held += size
+                continue
             for start in range(0, size, BATCH_BYTES):
                 self._read(self.source, references, [row], start, min(start + BATCH_BYTES, size))
+        self._read(self.source, references, together)
 
     def _read_file(
         self, name: str | None, references: References, rows: np.ndarray

@@ -424,6 +424,10 @@ class Computed(Expression):
         """The same if all columns are maps with integers as keys; None: there is no such form."""
         return None
 
+    def text_of_sizes(self, is_blob: Callable[[str], bool]) -> str | None:
+        """SQL that takes ``image.size`` for ``octet_length(image)`` of blobs; None: as it is."""
+        return None
+
     def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
         """The filter over columns of some types; others may be added that select its rows, too.
 

@@ -30,6 +30,7 @@ from fermion.sql.expressions import SqlTree, SqlValues, alias, spelled
 
 _LIKE = "~~"
 _COMBINED = {"CONJUNCTION_AND": conjunction, "CONJUNCTION_OR": disjunction}
+_LENGTHS = frozenset({"octet_length", "length"})
 _COMPARED = "COMPARE_EQUAL", "COMPARE_NOTEQUAL", "COMPARE_LESSTHAN", "COMPARE_GREATERTHAN"
 _COMPARISONS = {*_COMPARED, "COMPARE_LESSTHANOREQUALTO", "COMPARE_GREATERTHANOREQUALTO"}
 
@@ -86,11 +87,34 @@ class ComputedSql(Computed):
         self.function.check(tuple(dtypes))
         return self
 
+    def text_of_sizes(self, is_blob: Callable[[str], bool]) -> str | None:
+        """See `Computed`."""
+        if not any(is_blob(path[0]) for path in self.paths if len(path) == 1):
+            return None
+        root = SqlTree(self.text, self.text).root
+        return spelled(root) if _take_sizes(root, is_blob) else None
+
     def missing(self, error: ColumnNotFoundError, path: Path) -> ColumnNotFoundError:
         """The error; of a name in double quotes it says how text is written."""
         if path[0] not in self.quoted:
             return error
         return ColumnNotFoundError(f"{error}; {quotes_advice(path[0])}")
+
+
+def _take_sizes(node: Any, is_blob: Callable[[str], bool]) -> bool:
+    """Put sizes in place of lengths below a node of DuckDB's tree; whether there are any."""
+    if isinstance(node, list):
+        return True in [_take_sizes(each, is_blob) for each in node]
+    if not isinstance(node, dict):
+        return False
+    if node.get("function_name") in _LENGTHS and len(node["arguments"]) == 1:
+        column = node["arguments"][0]["expression"]
+        names = column.get("column_names", ())
+        if len(names) == 1 and is_blob(names[0]):
+            node.clear()
+            node.update(column, column_names=[*names, "size"])
+            return True
+    return _take_sizes(list(node.values()), is_blob)
 
 
 class SqlCondition:

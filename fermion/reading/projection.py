@@ -20,17 +20,19 @@ from fermion.columns.maps import Key, has_shreddable_keys, key_name, parse_key, 
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import dataclass
-from fermion.layout import ChunkFlag
+from fermion.layout import BLOB_KEY, ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
 from fermion.metadata.map_keys import MapKeys
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
 from fermion.predicate import (
     VALUE,
+    Computed,
     Expression,
     KeyCondition,
     bind,
     candidate_names,
+    from_sql,
     parse_filter,
     rename_columns,
     transform,
@@ -384,8 +386,21 @@ def bound_filter(index: FileIndex, given: Any) -> BoundFilter:
     return known[1]
 
 
+def _with_sizes(index: FileIndex, node: Expression) -> Expression:
+    """A leaf of a filter that takes stored sizes for lengths of blobs, which it need not read."""
+
+    def is_blob(name: str) -> bool:
+        found = index.names.find(name)
+        return len(found) == 1 and BLOB_KEY in (index.field(found[0], name).metadata or ())
+
+    text = node.text_of_sizes(is_blob) if isinstance(node, Computed) else None
+    return node if text is None else from_sql(text)
+
+
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
     expression = transform(expression, lambda node: with_keys(node, partial(_has_keys, index)))
+    if index.footer.has_blobs:
+        expression = transform(expression, partial(_with_sizes, index))
     keys = {
         path: (key_name(index.field(key[0]).name, key[1]),)
         for path in expression.columns()

@@ -149,6 +149,10 @@ def test_other_columns_and_sizes_and_nulls_need_no_value():
         ]
         assert file.count("image IS NULL") == 10
         assert file.count("image.size > 5") == 20
+        assert file.count("octet_length(image) > 5 AND id < 10") == 6
+        assert file.count("length(image) / 2 = 50000 OR image IS NULL") == 30
+        with pytest.raises(fermion.InvalidArgumentError, match="has no order"):
+            file.count("image = 'x'")
         assert file.io_stats.bytes_requested - before < 50_000
 
 
