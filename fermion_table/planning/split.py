@@ -464,6 +464,7 @@ class ReadRequest:
     timeout_s: See `StorageAccess`.
     key: Of a primary-key table: what sections are merged by.
     map_keys: Those of `fields` that are keys of maps.
+    filters_late: Whether readers of files give all rows, which are filtered then.
     """
 
     fields: tuple[Field, ...]
@@ -476,6 +477,7 @@ class ReadRequest:
     timeout_s: float = TIMEOUT_S
     key: PrimaryKey | None = None
     map_keys: tuple[MapKey, ...] = ()
+    filters_late: bool = False
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
@@ -564,7 +566,7 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
     for part in request.filter.parts if request.filter is not None else ():
         inside = (push_down(part, request.table_fields, fields) for fields in sources)
         found = next(((place, each) for place, each in enumerate(inside) if each is not None), None)
-        if found is None:
+        if found is None or request.filters_late:
             residual.append(part)
         else:
             pushed[found[0]].append(found[1])

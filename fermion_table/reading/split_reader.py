@@ -6,7 +6,7 @@ for is added up over threads. A data file must be the one that its entry names b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import field, replace
 from functools import lru_cache
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 import fermion
 from fermion import FilePruning, telemetry
 from fermion.display import short_repr
-from fermion.engine import array_of, filter_batch_rows
+from fermion.engine import array_of, filter_batch_rows, joined_batches
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import Lock
 from fermion.predicate import Expression, RowRanges, bind, conjuncts
@@ -120,6 +121,9 @@ SMALL_ROWS, SMALL_BYTES = 32 * 1024, 512 * 1024
 """A local file of at most so many rows and bytes is read at once. Its statistics are not looked at
 again: of the whole file the scan's plan did that, and to decode its pages costs no more."""
 
+GATHERED_COLUMNS_MAX = 16
+"""Of small files that are filtered together: all columns of them are decoded."""
+
 
 @dataclass(slots=True)
 class SplitReader:
@@ -219,6 +223,67 @@ class SplitReader:
                 converted = convert_batch(plan.final, converted, self.schema)
             if converted.num_rows:
                 yield converted
+
+    def gathering(self, splits: Sequence[Split]) -> SplitReader | None:
+        """A reader for `gathered`; None where the splits are not all small files, read whole, of
+        which a filter reads few columns, whose values can all be compared.
+        """
+        request = self.request
+        if request.filter is None or request.map_keys or len(request.fields) > GATHERED_COLUMNS_MAX:
+            return None
+        for split in splits:
+            if (
+                not isinstance(split, FileSplit)
+                or split.rows > SMALL_ROWS
+                or split.size > SMALL_BYTES
+                or "://" in split.location
+                or split.deletion is not None
+                or split.row_range is not None
+                or split.column_files
+                or split.indexes
+                or split.in_batches
+                or split.retractions
+            ):
+                return None
+        reader = replace(self, request=replace(request, filters_late=True), _plans={})
+        plan = reader.plan(splits[0].files[0])
+        is_plain = all(pat.is_primitive(each) or pat.is_string(each) for each in plan.schema.types)
+        is_plain = is_plain and not any(map(pat.is_decimal, plan.schema.types))
+        return reader if is_plain and len(plan.schema) <= GATHERED_COLUMNS_MAX else None
+
+    def gathered(self, splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
+        """The rows of many small files that the query selects: the filter is tested, and rows are
+        picked, once for some of them, at first for a few. Of the reader that `gathering` gives.
+
+        Raises
+        ------
+        VersionNotFound
+            A file is gone, as the snapshot has expired.
+        """
+        waiting: list[pa.RecordBatch] = []
+        rows, rows_max, files_max = 0, min(SMALL_ROWS, self.request.batch_rows), 8
+        for split in splits:
+            (file,) = split.files
+            if waiting and (rows + file.rows > rows_max or len(waiting) >= files_max):
+                yield from self._picked(waiting)
+                waiting, rows, files_max = [], 0, 2 * files_max
+            plan = self.plan(file)
+            with self.guard():
+                for batch in self._file_batches(file, plan, 1, None):
+                    waiting.append(convert_batch(plan.conversions, batch, plan.schema))
+            rows += file.rows
+        yield from self._picked(waiting)
+
+    def _picked(self, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What the filter selects of batches that all plans of `filters_late` give."""
+        plan = next(iter(self._plans.values()))
+        assert plan.residual is not None
+        for batch in joined_batches(batches):
+            chosen = filter_batch_rows(batch, selected(plan.residual, batch))
+            if plan.final is not None:
+                chosen = convert_batch(plan.final, chosen, self.schema)
+            if chosen.num_rows:
+                yield chosen
 
     def rows(self, split: FileSplit) -> RowRanges | None:
         """The rows of the file that the split holds and that are not deleted; None: all."""

@@ -707,6 +707,9 @@ def _read_all(
     """The batches of all splits in order; one big file is decoded by several threads."""
     if splits and _are_small(splits):
         threads = 1
+        if len(splits) > 1 and (gathering := reader.gathering(splits)) is not None:
+            yield from gathering.gathered(splits)
+            return
     if threads == 1 or len(splits) < 2:
         for split in splits:
             yield from reader.read(split, threads=threads)
@@ -721,6 +724,10 @@ def _read_all(
 
 def _count_rows(reader: SplitReader, splits: Sequence[Split], threads: int) -> int:
     """How many rows of some splits the filter selects."""
+    if len(splits) > 1 and _are_small(splits):
+        if (gathering := reader.gathering(splits)) is not None:
+            return sum(batch.num_rows for batch in gathering.gathered(splits))
+        return sum(reader.count(split, threads=1) for split in splits)
     return sum(_map_ordered(lambda split: reader.count(split, threads=1), splits, threads))
 
 

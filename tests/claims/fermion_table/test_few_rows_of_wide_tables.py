@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion_table import Table
+from tests.kit.counting import calls
 
 ROWS = 100
 
@@ -33,23 +31,6 @@ def reals(columns: int) -> pa.Table:
     """Features of one type."""
     rng = np.random.default_rng(columns)
     return pa.table({f"feature {n}": rng.standard_normal(ROWS) for n in range(columns)})
-
-
-def calls(do: Callable[[], Any]) -> int:
-    """How many functions written in Python are called."""
-    count = 0
-
-    def profile(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        do()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def created(path: Path, data: pa.Table) -> Table:

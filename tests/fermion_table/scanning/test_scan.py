@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,7 @@ from fermion_table import Table
 from fermion_table.scanning import scan
 from fermion_table.schema.schema import field_to_arrow
 from fermion_table.schema.selection import select_columns
+from tests.kit.counting import calls
 from tests.kit.equality import assert_logically_equal
 from tests.kit.strategies import random_array, scalar_types
 
@@ -334,3 +337,74 @@ def test_small_local_files_are_read_without_threads(
     monkeypatch.setattr(scan, "SMALL_FILE_BYTES", 0)
     with pytest.raises(AssertionError, match="a thread"):
         table.scan(threads=4).to_arrow()
+
+
+def small_files(path, count: int = 20) -> Table:
+    """A table of small files, some with nulls, with fewer columns, and with one of another type."""
+    table = Table.create(path, pa.schema([("a", pa.int32()), ("name", pa.string())]))
+    for number in range(count):
+        if number == 7:
+            with table.update_schema() as update:
+                update.alter_column("a", type=pa.int64())
+                update.add_column("late", pa.float64())
+        rows = {"a": [number, None, -number], "name": [f"n{number % 5}", "x", None]}
+        table.append(rows if number < 9 else {**rows, "late": [0.5, number, None]})
+    return table
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "a > 3",
+        "name = 'n2' OR late > 10",
+        "late IS NULL AND a < 0",
+        "NOT (name = 'x')",
+        pc.field("a") > 12,
+        "a > 100",
+    ],
+)
+def test_small_files_filtered_together_give_the_rows_of_each(filter, tmp_path, monkeypatch):
+    """Against the same scan file by file; in the order of rows, and as a count."""
+    table = small_files(tmp_path / "t")
+    for columns in (None, ["late"], ["name", "a"], []):
+        found = table.scan(columns=columns, filter=filter).to_arrow()
+        batches = list(table.scan(columns=columns, filter=filter).to_batches())
+        with monkeypatch.context() as patched:
+            patched.setattr(scan.SplitReader, "gathering", lambda *_: None)
+            one_by_one = table.scan(columns=columns, filter=filter)
+            assert found.equals(one_by_one.to_arrow())
+            assert table.scan(filter=filter).count() == one_by_one.count() == found.num_rows
+        assert len(batches) <= 3
+    assert table.scan(filter=filter, limit=2).to_arrow().num_rows == min(found.num_rows, 2)
+
+
+def test_files_that_have_lost_rows_or_are_large_are_filtered_one_by_one(tmp_path):
+    table = small_files(tmp_path / "t", 3)
+    splits = table.scan(filter="a > 0").plan().splits
+    reader = table.scan(filter="a > 0").reader
+    assert reader.gathering(splits) is not None
+    assert table.scan().reader.gathering(splits) is None
+    assert reader.gathering([*splits, replace(splits[0], rows=10**6)]) is None
+    assert reader.gathering([*splits, replace(splits[0], row_range=(0, 1))]) is None
+    table.delete("a = 1")
+    assert table.scan(filter="a > 0").to_arrow()["a"].to_pylist() == [2]
+    assert table.scan(filter="a > 0").count() == 1
+
+
+def test_a_filter_of_many_small_files_costs_no_more_calls_than_reading_them(tmp_path):
+    """Functions of Python for each file, of tables of 20 and 40 files."""
+    counts = {}
+    for files in (20, 40):
+        table = small_files(tmp_path / str(files), files)
+        for name, do in (
+            ("read", lambda table=table: table.scan().to_arrow()),
+            ("filter", lambda table=table: table.scan(filter="a > 3").to_arrow()),
+            ("count", lambda table=table: table.scan(filter="a > 3").count()),
+        ):
+            do()
+            counts[name, files] = calls(do)
+    each = {
+        name: (counts[name, 40] - counts[name, 20]) / 20 for name in ("read", "filter", "count")
+    }
+    assert each["filter"] < 1.15 * each["read"] < 390
+    assert each["count"] < 1.15 * each["read"]
