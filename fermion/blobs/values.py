@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,7 +29,9 @@ else:
     handle = LoadedWhenAskedFor("fermion.blobs.handle")
 
 BATCH_BYTES = 32 * 1024 * 1024
-"""Of blobs that are read at once, but for a longer value."""
+"""Of blobs in a batch, but for a longer value."""
+RESULT_BYTES = 256 * 1024 * 1024
+"""The same where the result is one table: more requests are joined, or sent side by side."""
 
 
 class BlobFiles(Protocol):
@@ -83,11 +85,13 @@ class BlobValues:
         schema: pa.Schema,
         *,
         repeats: bool = False,
+        bytes_max: int = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
         """A batch of stored columns as a caller wants them, in parts if its blobs are large.
 
         schema: That of the result.
         repeats: Whether rows may come more than once.
+        bytes_max: Of the blobs of a part, but for a longer value.
         """
         ordinals = [place for place, field in enumerate(batch.schema) if is_reference(field)]
         if blobs == "references" or not ordinals:
@@ -106,7 +110,7 @@ class BlobValues:
         start, ends = 0, np.cumsum(sizes)
         while start < batch.num_rows or not batch.num_rows:
             below = ends[start - 1] if start else 0.0
-            stop = int(np.searchsorted(ends, below + BATCH_BYTES, side="right"))
+            stop = int(np.searchsorted(ends, below + bytes_max, side="right"))
             stop = max(stop, start + 1) if batch.num_rows else 0
             part = batch.slice(start, stop - start)
             columns = part.columns
@@ -164,6 +168,20 @@ class BlobValues:
                 "file that was opened by its path, and a reader of its blob files"
             )
         return self.path
+
+    def check_apart(self, columns: Iterable[References]) -> None:
+        """Refuse values within the file that overlap, or that several references mean.
+
+        Raises InvalidFileError.
+        """
+        places = [np.zeros((0, 2), np.int64)]
+        for each in columns:
+            rows = each.files.get(None, np.zeros(0, np.int64))
+            places.append(np.stack((each.offsets[rows], each.sizes[rows]), axis=1))
+        found = np.concatenate(places)
+        found = found[np.argsort(found[:, 0])]
+        if (found[1:, 0] < found[:-1].sum(axis=1)).any():
+            raise InvalidFileError(f"{self.where}: blobs overlap")
 
     def check(self, references: References) -> None:
         """Read and check every value within the file; for verification.

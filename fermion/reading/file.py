@@ -392,7 +392,9 @@ class FermionFile:
             (
                 part
                 for batch in table.to_batches()
-                for part in self._blobs.batches(batch, blobs, schema, repeats=repeats)
+                for part in self._blobs.batches(
+                    batch, blobs, schema, repeats=repeats, bytes_max=blob_values.RESULT_BYTES
+                )
             ),
             schema=schema,
         )

@@ -38,7 +38,7 @@ from fermion.predicate import (
     transform,
     with_keys,
 )
-from fermion.predicate.expression import IsIn
+from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.reading.index import FileIndex
 
 ColumnName = str | tuple[str, ...] | int
@@ -394,7 +394,16 @@ def _with_sizes(index: FileIndex, node: Expression) -> Expression:
         return len(found) == 1 and BLOB_KEY in (index.field(found[0], name).metadata or ())
 
     text = node.text_of_sizes(is_blob) if isinstance(node, Computed) else None
-    return node if text is None else from_sql(text)
+    if text is not None:
+        return from_sql(text)
+    if isinstance(node, (Comparison, IsIn, StartsWith, Computed)):
+        for path in node.columns():
+            if len(path) == 1 and is_blob(path[0]):
+                raise InvalidArgumentError(
+                    f"{index.where}: filter {node}: column {path[0]!r} holds blobs; expected IS "
+                    f"NULL or octet_length({path[0]}), which read none of them"
+                )
+    return node
 
 
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -272,9 +273,15 @@ def _check_blobs(index: FileIndex, options: DecodeOptions) -> None:
     chosen = [at for at, field in enumerate(index.all_fields()) if references.is_reference(field)]
     blobs = values.BlobValues(index.where, index.source, index.footer.cmb_offset, verify=True)
     reader = StripeReader(index, None)
-    for stripe in range(index.footer.num_stripes):
-        for array in reader.batch(project(index, chosen), stripe, None).columns if chosen else ():
-            blobs.check(references.References.of(array, index.where))
+
+    def found() -> Iterator[references.References]:
+        for stripe in range(index.footer.num_stripes if chosen else 0):
+            for array in reader.batch(project(index, chosen), stripe, None).columns:
+                yield references.References.of(array, index.where)
+
+    blobs.check_apart(found())  # before any is read: a small file could claim very many
+    for each in found():
+        blobs.check(each)
 
 
 def _check_dictionaries(block: ColumnBlock, node: Node, known: GlobalDictionaries) -> None:
