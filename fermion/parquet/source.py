@@ -18,6 +18,7 @@ from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet.int96 import check_range, instants, int96_leaves
 from fermion.parquet.types import ConversionWarning
+from fermion.parquet.variants import is_variant, variant_columns, variant_field, whole_values
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -34,6 +35,7 @@ class ParquetSource:
     """A Parquet file read batch by batch; whatever goes wrong in it is a FermionError.
 
     INT96 timestamps become microseconds in UTC, unless Arrow wrote the file and says what they are.
+    Variant columns come with values in one piece, shredded or not.
     """
 
     def __init__(self, source: Any, storage_options: dict[str, Any] | None) -> None:
@@ -48,6 +50,7 @@ class ParquetSource:
                 changed = zip(stored, self.schema, strict=True)
                 self._instants = [new.name for old, new in changed if old.type != new.type]
                 self.key_values = _texts(self._file.metadata.metadata or {})
+                self._variants = self._with_variants()
         except BaseException:
             self.__exit__()
             raise
@@ -79,11 +82,36 @@ class ParquetSource:
             coerce_int96_timestamp_unit=int96_unit if any(self._int96) else None,
         )
 
+    def _with_variants(self) -> list[int]:
+        """The ordinals of Variant columns, which get their type in the schema."""
+        found = variant_columns(self.schema, self._file.schema, self.key_values)
+        for at in found:
+            self.schema = self.schema.set(at, variant_field(self.schema.field(at)))
+        return found
+
+    def _whole(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """A batch whose Variant values are in one piece; it begins with row ``first``."""
+        columns = list(batch.columns)
+        for at in self._variants:
+            where = f"{self.where}: column {self.schema.field(at).name!r}"
+            column, dtype = columns[at], self.schema.field(at).type
+            column = column.storage if is_variant(column.type) else column
+            columns[at] = whole_values(column, where, first)
+            if is_variant(dtype):
+                columns[at] = pa.ExtensionArray.from_storage(dtype, columns[at])
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows, in batches that are small whatever the row groups are like."""
         if not self.schema.names:
             yield empty_columns(self.num_rows)
             return
+        done = 0
+        for batch in self._batches():
+            yield self._whole(batch, done) if self._variants else batch
+            done += batch.num_rows
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
         for group in range(self._file.num_row_groups):
             skip = 0
             for batch in self._group(group):
@@ -122,7 +150,10 @@ class ParquetSource:
                     return
                 batch.validate()  # pyarrow makes lists of nulls whose elements are too few
                 if self._instants:
-                    batch = batch.cast(self.schema)
+                    schema = self.schema
+                    for at in self._variants:
+                        schema = schema.set(at, batch.schema.field(at))
+                    batch = batch.cast(schema)
             if skip < batch.num_rows:
                 yield batch.slice(skip)
             skip = max(skip - batch.num_rows, 0)

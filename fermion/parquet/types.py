@@ -15,6 +15,7 @@ string and binary views below a list   large strings and binary
 fixed-size list, not null in a struct  the same, nullable
 month_day_nano_interval                struct of months, days and nanoseconds
 extension type over one of these       what stands for its storage
+Variant (``arrow.parquet.variant``)    its struct, without Parquet's annotation
 ====================================== =====================================================
 
 All other types are Parquet's own, or Arrow restores them from the schema that it keeps there.
@@ -40,6 +41,7 @@ from fermion.columns.types import (
     with_child_fields,
 )
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
+from fermion.parquet.variants import is_variant, unwrapped
 
 DECIMAL_DIGITS_MAX = 76
 INTERVAL = pa.struct(
@@ -62,6 +64,8 @@ def parquet_field(field: pa.Field, *, where: str) -> pa.Field:
     where: The file, for the message.
     Raises UnsupportedTypeError: For a type that has nothing near it in Parquet.
     """
+    if is_variant(field.type):
+        field = unwrapped(field)
     return _field(field, f"{where}: column {field.name!r}", in_list=False)
 
 
@@ -90,7 +94,7 @@ def _field(field: pa.Field, where: str, *, in_list: bool) -> pa.Field:
 def _parquet_type(dtype: pa.DataType, where: str, in_list: bool) -> pa.DataType:
     if isinstance(dtype, pa.BaseExtensionType):
         storage = _parquet_type(dtype.storage_type, where, in_list)
-        return dtype if storage == dtype.storage_type else storage
+        return dtype if storage == dtype.storage_type and not is_variant(dtype) else storage
     if pat.is_run_end_encoded(dtype):
         return _parquet_type(dtype.value_type, where, in_list)
     if pat.is_dictionary(dtype):
