@@ -134,10 +134,11 @@ class Writer:
         with_method(blob_sink, "blob_sink", "write_blob")
         self._stored_schema, self._blobs = self._with_references(schema, where, blob_sink)
         schema = self._stored_schema
-        blobs = () if self._blobs is None else self._blobs.columns.values()
-        sizes = [f"{field.name}.size" for field in blobs]  # their sums are in metadata
-        summed = self.options.with_overrides({"summaries": [*self.options.summaries, *sizes]})
-        plans = ColumnPlans(schema, summed if sizes else self.options, where)
+        own = self.options
+        if self._blobs is not None:  # the sums of their sizes are in metadata
+            sizes = [f"{field.name}.size" for field in self._blobs.columns.values()]
+            own = own.with_overrides({"summaries": [*own.summaries, *sizes]})
+        plans = ColumnPlans(schema, own, where)
         check_option_columns(self.options, plans)
         check_ordered(plans.nodes, where)
         self._sort_ordinals = sort_ordinals(schema.names, self.options.sort_keys, where)
