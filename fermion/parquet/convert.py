@@ -27,6 +27,7 @@ from fermion.io.sink import Sink, check_target, open_sink
 from fermion.io.source import PathLike, buffer_of
 from fermion.metadata.file_info import FileInfo
 from fermion.options import MIB, WriteOptions
+from fermion.parquet.annotation import annotated
 from fermion.parquet.source import ParquetSource, one_line, path_name
 from fermion.parquet.types import (
     ConversionWarning,
@@ -34,6 +35,7 @@ from fermion.parquet.types import (
     parquet_field,
     with_wide_indices,
 )
+from fermion.parquet.variants import is_named_variant, is_variant
 from fermion.reading.file import FermionFile, open_file
 from fermion.writing.file import Writer
 from fermion.writing.stripe_limits import StripeLimits, is_limited
@@ -188,7 +190,7 @@ def to_parquet(
         return FileInfo(
             path=path_name(target),
             size=stream.tell(),
-            tail_length=metadata.serialized_size + 8,
+            tail_length=stream.tail_length,
             num_rows=metadata.num_rows,
             num_columns=len(schema),
             num_stripes=metadata.num_row_groups,
@@ -214,7 +216,7 @@ def _warn_of_losses(file: FermionFile, schema: pa.Schema, where: str) -> None:
     changed = [
         f"{before.name!r} ({before.type}) as {after.type}"
         for before, after in zip(file.schema, schema, strict=True)
-        if before.type != after.type
+        if before.type != after.type and not is_variant(before.type)
     ]
     if changed:
         more = f" and {len(changed) - NAMES_MAX:,} more" if len(changed) > NAMES_MAX else ""
@@ -236,25 +238,41 @@ class _SinkStream(io.RawIOBase):
     """A sink as a file object that pyarrow writes to.
 
     is_aborted: Whether the sink is gone; pyarrow still writes a footer when it drops its writer.
+    tail_length: Bytes of the footer with its length and magic bytes, once it is written.
     """
 
     def __init__(self, sink: Sink) -> None:
         self.is_aborted = False
+        self.tail_length = 0
         self._sink = sink
         self._position = 0
+        self._held: bytearray | None = None
+
+    @contextmanager
+    def footer(self, variants: set[str]) -> Iterator[None]:
+        """Hold back what is written, and annotate columns as Variant in the footer at its end."""
+        self._held = bytearray()
+        yield
+        held, self._held = bytes(self._held), None
+        tail = annotated(held, variants) if variants else held
+        self.tail_length = int.from_bytes(tail[-8:-4], "little") + 8
+        self.write(tail)
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
+        if self._held is not None:
+            self._held += view
+            return view.nbytes
         if not self.is_aborted:
             self._sink.write(view)
         self._position += view.nbytes
         return view.nbytes
 
     def tell(self) -> int:
-        return self._position
+        return self._position + len(self._held or b"")
 
 
 def _write_parquet(
@@ -285,7 +303,8 @@ def _write_parquet(
     extra = {key: text for key, text in entries if own.get(key.encode()) != text.encode()}
     if extra:
         writer.add_key_value_metadata(extra)
-    with _writing(where):
+    variants = {field.name for field in schema if is_named_variant(field)}
+    with _writing(where), stream.footer(variants):
         writer.close()
     return writer.writer.metadata
 

@@ -15,7 +15,7 @@ string and binary views below a list   large strings and binary
 fixed-size list, not null in a struct  the same, nullable
 month_day_nano_interval                struct of months, days and nanoseconds
 extension type over one of these       what stands for its storage
-Variant (``arrow.parquet.variant``)    its struct, without Parquet's annotation
+Variant (``arrow.parquet.variant``)    its struct, with Parquet's annotation
 ====================================== =====================================================
 
 All other types are Parquet's own, or Arrow restores them from the schema that it keeps there.

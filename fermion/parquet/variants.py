@@ -86,6 +86,12 @@ def is_variant(dtype: pa.DataType) -> bool:
     return isinstance(dtype, pa.BaseExtensionType) and dtype.extension_name == NAME
 
 
+def is_named_variant(field: pa.Field) -> bool:
+    """Whether a struct is a Variant by the metadata of its field."""
+    name = (field.metadata or {}).get(b"ARROW:extension:name")
+    return name == NAME.encode() and _is_group(field.type) and "value" in field.type.names
+
+
 def variant_field(field: pa.Field) -> pa.Field:
     """The field of Variant values in one piece; metadata names the type where it is not known."""
     metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": ""}

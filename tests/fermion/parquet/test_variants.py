@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -120,11 +121,11 @@ def test_shredded_values_are_those_of_the_cases_or_refused(
     assert models(table["var"]) == expected
     # and once more through Parquet
     back, again = tmp_path / "x.parquet", tmp_path / "y.fermion"
-    if maybe_known:
-        with pytest.warns(fermion.ConversionWarning, match="'var'"):
-            fermion.to_parquet(target, back)
-    else:
-        fermion.to_parquet(target, back)
+    info = fermion.to_parquet(target, back)
+    assert info.size == back.stat().st_size
+    data = back.read_bytes()
+    assert info.tail_length == int.from_bytes(data[-8:-4], "little") + 8
+    assert "var (Variant(1))" in str(pq.ParquetFile(back).schema)
     fermion.from_parquet(back, again)
     assert fermion.read_table(again).equals(table)
 
@@ -146,6 +147,38 @@ def test_files_of_duckdb_and_snowflake_become_values(tmp_path, shared_data):
         if source.stem != "variant_malicious":  # damaged values are kept as they are
             assert all(models(table[name]) for name in names)
     assert refused == []
+
+
+def test_columns_that_are_variant_are_annotated_among_others(tmp_path):
+    """DuckDB reads them as VARIANT; others, and structs of the same shape, stay what they are."""
+    rows = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}, None], STORAGE)
+    named = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": ""}
+    nested = pa.array([{"v": [{"v": 1}]}, None])
+    fields = [
+        pa.field("n", nested.type),
+        pa.field("v", STORAGE, metadata=named),
+        *[
+            pa.field(f"c{at}", pa.int8(), metadata={"PARQUET:field_id": str(at)})
+            for at in range(20)
+        ],
+        pa.field("s", STORAGE),
+        pa.field("last \u20ac", STORAGE, metadata={**named, "PARQUET:field_id": "9"}),
+    ]
+    numbers = [pa.array([1, 2], pa.int8())] * 20
+    table = pa.table([nested, rows, *numbers, rows, rows], schema=pa.schema(fields))
+    fermion.write_table(table, source := tmp_path / "x.fermion")
+    fermion.to_parquet(source, target := tmp_path / "x.parquet")
+    assert pq.read_table(target).equals(table)
+    shown = str(pq.ParquetFile(target).schema)
+    assert re.findall(r"^  optional group field_id=-?\d+ (.+) \(Variant", shown, re.M) == [
+        "v",
+        "last \u20ac",
+    ]
+    columns = duckdb.sql(f"SELECT * FROM '{target}'")
+    kinds = dict(zip(columns.columns, map(str, columns.types), strict=True))
+    assert (kinds["v"], kinds["last \u20ac"], kinds["c3"]) == ("VARIANT", "VARIANT", "TINYINT")
+    assert kinds["s"].startswith("STRUCT")
+    assert columns.select("v::INTEGER").fetchall() == [(7,), (None,)]
 
 
 def group(rows: list[Any], typed: pa.DataType, *, metadata: bytes = b"\x01\x00\x00") -> pa.Array:
