@@ -31,6 +31,10 @@ MERGE_INPUT_ENTRIES_MAX = 8_192
 """A manifest of more live entries than this is not merged."""
 REWRITE_DEAD_FRACTION = 0.3
 """A manifest is rewritten when a greater fraction of its entries was removed."""
+LISTED_MANIFESTS_MIN = 24
+"""So many manifests that are not merged any more, of 200,000 files or more, go into a list."""
+LISTED_MANIFESTS_MAX = 512
+"""Most manifests of a list."""
 
 OPEN_COST_BYTES = 4 * MIB
 """Opening a file costs as much as reading so many bytes of it, roughly."""

@@ -35,6 +35,7 @@ from fermion_table.metadata.manifest import data_paths_of, paths_of
 from fermion_table.metadata.manifest_store import (
     live_entries,
     manifests_of,
+    read_list,
     read_stored,
     removed_entries,
 )
@@ -306,12 +307,18 @@ class _Repair:
     def _lost_manifests(self, path: str) -> Iterator[str]:
         """The manifests without which a snapshot can't be read, and what that means."""
         with contextlib.suppress(TableError, FileNotFoundError):
-            for reference in decode_snapshot(self.store.read(path), path).manifests:
+            found = decode_snapshot(self.store.read(path), path).manifests
+            for each in found:
+                if each.kind == "list":
+                    with contextlib.suppress(TableError, FileNotFoundError):
+                        found += read_list(self.store, each)
+            for reference in found:
+                files = "manifests" if reference.kind == "list" else "data files"
                 try:
                     read_stored(self.store, reference.path, reference.hash, reference.size)
                 except (TableError, FileNotFoundError) as error:
                     yield (
-                        f"{error}: it lists {reference.live_entries:,} data files with "
+                        f"{error}: it lists {reference.live_entries:,} {files} with "
                         f"{reference.rows:,} rows; without it nobody knows which files these are, "
                         "and leave_out_missing can't leave them out: bring a copy of it back"
                     )
@@ -346,7 +353,7 @@ class _Repair:
     def _check(self, snapshot: Snapshot) -> None:
         """Read the schema and the manifests of a snapshot; raises if one is not what it was."""
         _ = SchemaVersions(self.store, snapshot).current
-        for reference in manifests_of(snapshot):
+        for reference in manifests_of(self.store, snapshot):
             read_stored(self.store, reference.path, reference.hash, reference.size)
 
     def _restored(self, branch: str, snapshot_id: int) -> Snapshot | None:

@@ -26,7 +26,13 @@ from fermion_table.metadata.manifest import (
     decode_manifest,
     problem_beside,
 )
-from fermion_table.metadata.manifest_store import inherited, manifests_of, read_stored
+from fermion_table.metadata.manifest_store import (
+    inherited,
+    listed_manifests,
+    manifests_of,
+    read_list,
+    read_stored,
+)
 from fermion_table.metadata.packed_manifest import decode_packed
 from fermion_table.metadata.references import Reference, load_branch, load_tag, snapshot_of
 from fermion_table.metadata.shared_files import SharedFiles, is_outside, options_for
@@ -325,18 +331,18 @@ class _Walk:
     def _check_recorded(self, snapshot: Snapshot) -> None:
         """The metadata and changelog files of a snapshot whose data has expired."""
         self._check_schema(snapshot.schema)
-        for reference in manifests_of(snapshot):
+        for reference in self._manifests_of(snapshot):
             self._manifest(reference)
         for entry in self._changelog(snapshot):
             self._check_data_file(entry)
 
     def _check_content(self, snapshot: Snapshot, path: str) -> None:
         self._check_schema(snapshot.schema)
-        for reference in manifests_of(snapshot):
+        for reference in self._manifests_of(snapshot):
             self._manifest(reference)
         entries = list(snapshot.tail)
-        whole = True
-        for reference in snapshot.manifests:
+        listed, whole = self._listed(snapshot)
+        for reference in listed:
             stored = self._manifest(reference)
             whole = whole and stored is not None
             dead = set(reference.dead)
@@ -351,6 +357,23 @@ class _Walk:
             *self._column_problems(snapshot, entries),
         ):
             self._problem(path, f"{problem.expected} in {problem.path}", problem.found)
+
+    def _manifests_of(self, snapshot: Snapshot) -> Iterator[ManifestReference]:
+        """The manifests that a snapshot refers to, as far as lists of them can be read."""
+        changes = msgspec.structs.replace(snapshot, manifests=())
+        yield from (*snapshot.manifests, *self._listed(snapshot)[0])
+        yield from manifests_of(self.store, changes)
+
+    def _listed(self, snapshot: Snapshot) -> tuple[list[ManifestReference], bool]:
+        """The manifests of a snapshot's state, and whether all lists of them can be read."""
+        found: list[ManifestReference] = []
+        whole = True
+        for reference in snapshot.manifests:
+            try:
+                found += listed_manifests(self.store, [reference])
+            except (TableError, OSError):  # `_manifest` tells of it
+                whole = False
+        return found, whole
 
     def _tree_problems(
         self, snapshot: Snapshot, entries: Sequence[Entry]
@@ -401,6 +424,9 @@ class _Walk:
             data = read_stored(self.store, path, reference.hash, reference.size)
             if reference.kind == "packed":
                 entries = decode_packed(data, path)
+            elif reference.kind == "list":
+                read_list(self.store, reference)
+                return ()
             else:
                 entries = decode_manifest(data, path, entries_max=reference.entries).entries
         except (TableError, OSError) as error:

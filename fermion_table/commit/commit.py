@@ -302,7 +302,7 @@ class Commit:
                     return Published(base, seen_at=seen_at)
                 snapshot = self._publish(base, changes, seen_at)
             if snapshot is not None:
-                published = {reference.path for reference in manifests_of(snapshot)}
+                published = {each.path for each in manifests_of(self.store, snapshot)}
                 self.writer.discard(keep={snapshot.schema.path, *published})
                 return self._published(snapshot, began, time.monotonic() - started)
             self.retries += 1

@@ -265,7 +265,7 @@ def bucket_conflict(
     counts = bucket_counts(
         (
             entry
-            for entry in LiveFiles(store, base.tail, base.manifests).entries(statistics=False)
+            for entry in LiveFiles(store, base).entries(statistics=False)
             if entry.partition in touched and entry.file not in removed
         ),
         schemas,

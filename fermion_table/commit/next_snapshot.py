@@ -27,9 +27,11 @@ from fermion_table.metadata.manifest import (
 from fermion_table.metadata.manifest_store import (
     Located,
     MetadataWriter,
+    listed_manifests,
     live_ordinals,
     manifest_entries,
     manifest_files,
+    read_list,
 )
 from fermion_table.metadata.packed_manifest import (
     PackedFiles,
@@ -39,6 +41,7 @@ from fermion_table.metadata.packed_manifest import (
 )
 from fermion_table.metadata.snapshot import (
     CHANGELOG,
+    MANIFEST_LISTS,
     SNAPSHOT_FORMAT,
     SNAPSHOT_FORMAT_VERSION,
     TRANSACTIONS,
@@ -58,6 +61,8 @@ from fermion_table.options import (
     CARRIED_ENTRIES_MAX,
     INLINE_BYTES_MAX,
     INLINE_ENTRIES_MAX,
+    LISTED_MANIFESTS_MAX,
+    LISTED_MANIFESTS_MIN,
     MERGE_FANOUT,
     MERGE_INPUT_ENTRIES_MAX,
     PACK_ENTRIES_MIN,
@@ -196,6 +201,7 @@ def next_snapshot(
             (
                 *request.reader_features,
                 *([TRANSACTIONS] if prepared or follows != base.reference else []),
+                *([MANIFEST_LISTS] * any(each.kind == "list" for each in placement.manifests)),
             ),
         ),
         writer_features=_union(
@@ -252,7 +258,7 @@ def _place(
     added: tuple[Entry, ...],
     writer: MetadataWriter,
 ) -> _Placement:
-    manifests = _without(store, base.manifests, changes.located)
+    manifests = _without(store, listed_manifests(store, base.manifests), changes.located)
     inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
     plan = plan_inline(inline, added, has_manifests=bool(manifests))
     flushed: tuple[Entry, ...] = ()
@@ -275,7 +281,8 @@ def _place(
         row_id_start=base.row_id_next,
     )
     manifests = _merged(store, manifests, writer, flushed)
-    return _Placement(manifests=tuple(manifests), inline=inline, delta=delta)
+    kept = _in_lists(store, base.manifests, manifests, writer)
+    return _Placement(manifests=kept, inline=inline, delta=delta)
 
 
 def _without(
@@ -318,6 +325,42 @@ def _merged(
         elif position not in taken:
             result.append(reference if reference.path else store_entries(writer, flushed))
     return result
+
+
+def _in_lists(
+    store: AtomicStore,
+    before: Sequence[ManifestReference],
+    manifests: Sequence[ManifestReference],
+    writer: MetadataWriter,
+) -> tuple[ManifestReference, ...]:
+    """Manifests as a snapshot holds them: many that stay as they are in lists.
+
+    before: As the parent holds them. A list stays while most of its manifests do.
+    """
+    left = {each.path: each for each in manifests}
+    lists = []
+    for old in (each for each in before if each.kind == "list"):
+        listed = read_list(store, old)
+        alive = [each for each in listed if left.get(each.path) == each]
+        dead = tuple(at for at, each in enumerate(listed) if left.get(each.path) != each)
+        if len(dead) > REWRITE_DEAD_FRACTION * len(listed):
+            continue
+        rows, size = sum(each.rows for each in alive), sum(each.bytes for each in alive)
+        lists.append(msgspec.structs.replace(old, dead=dead, rows=rows, bytes=size))
+        for each in alive:
+            del left[each.path]
+    big = [each for each in left.values() if each.live_entries > MERGE_INPUT_ENTRIES_MAX]
+    if len(big) >= LISTED_MANIFESTS_MIN:
+        if lists and lists[-1].live_entries < LISTED_MANIFESTS_MAX:
+            big = [*listed_manifests(store, [lists.pop()]), *big]
+        for start in range(0, len(big), LISTED_MANIFESTS_MAX):
+            group = big[start : start + LISTED_MANIFESTS_MAX]
+            stored = writer.write_list(group)
+            made = merged_reference(group, stored.path, stored.hash, stored.size)
+            lists.append(msgspec.structs.replace(made, kind="list", entries=len(group), unknown={}))
+        for each in big:
+            left.pop(each.path, None)
+    return (*lists, *left.values())
 
 
 def _stored_unnumbered(

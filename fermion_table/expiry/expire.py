@@ -307,7 +307,7 @@ def _metadata_before(
     for snapshot_id in sorted({*range(there, earliest)} - void):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is not None:
-            sizes.update((reference.path, reference.size) for reference in manifests_of(snapshot))
+            sizes.update((each.path, each.size) for each in manifests_of(store, snapshot))
             sizes[snapshot.schema.path] = snapshot.schema.size
             sizes.update((each.path, each.size) for each in changelog_entries(store, snapshot))
     return _deletable(sizes)

@@ -19,6 +19,7 @@ from fermion_table.metadata.history import load_snapshot, newest, schema_paths, 
 from fermion_table.metadata.manifest import Entry, ManifestReference, paths_of
 from fermion_table.metadata.manifest_store import (
     changelog_entries,
+    listed_manifests,
     live_ordinals,
     manifest_files,
     manifests_of,
@@ -77,7 +78,7 @@ class LiveObjects:
     def add_references(self, store: AtomicStore, snapshot: Snapshot) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
         self._paths.update(entry.path for entry in changelog_entries(store, snapshot))
-        self._paths.update(reference.path for reference in manifests_of(snapshot))
+        self._paths.update(reference.path for reference in manifests_of(store, snapshot))
         self._paths.update(schema_paths(store, snapshot.schema))
 
 
@@ -161,7 +162,7 @@ def _add_state(store: AtomicStore, live: LiveObjects, snapshot: Snapshot) -> Non
     """All that one snapshot refers to."""
     live.add_references(store, snapshot)
     live.add_entries(snapshot.tail)
-    live.add_listed(store, snapshot.manifests)
+    live.add_listed(store, listed_manifests(store, snapshot.manifests))
 
 
 def is_over(tag: Tag, now: int) -> bool:

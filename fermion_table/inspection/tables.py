@@ -17,7 +17,7 @@ from fermion_table.metadata.bucket_counts import bucket_count
 from fermion_table.metadata.consumers import list_consumers
 from fermion_table.metadata.history import SchemaVersions, parent_of, walk
 from fermion_table.metadata.manifest import Entry, reference_to
-from fermion_table.metadata.manifest_store import live_entries
+from fermion_table.metadata.manifest_store import listed_manifests, live_entries
 from fermion_table.metadata.references import list_tags
 from fermion_table.metadata.snapshot import Deltas, Snapshot, Totals
 from fermion_table.schema.difference import schema_changes
@@ -211,7 +211,7 @@ class Inspection:
 
     def manifests(self) -> pa.Table:
         """The manifests, and the inline entries of the snapshot (kind ``tail``)."""
-        references = list(self.snapshot.manifests)
+        references = list(listed_manifests(self.store, self.snapshot.manifests))
         kinds: list[str] = [reference.kind for reference in references]
         sizes: list[int | None] = [reference.size for reference in references]
         if self.snapshot.tail:

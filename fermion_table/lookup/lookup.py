@@ -178,7 +178,7 @@ class Lookups:
         if known is not None:
             return known
         with in_time(scan.store):
-            files = LiveFiles(scan.store, snapshot.tail, snapshot.manifests)
+            files = LiveFiles(scan.store, snapshot)
             entries = files.entries(statistics=False)
             counts = bucket_counts(entries, scan.schemas)
             if not scan.key.options.reads_level0:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -188,7 +188,7 @@ MANIFEST_FORMAT = "fermion-manifest"
 MANIFEST_FORMAT_VERSION = 1
 
 Source = Literal["append", "compact", "import", "clone", "changelog"]
-ManifestKind = Literal["loose", "packed"]
+ManifestKind = Literal["loose", "packed", "list"]
 
 _UNKNOWN = unknown_statistics(0)
 
@@ -427,7 +427,8 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     entries: Entries in it, dead ones included.
     dead: Ordinals, ascending, of entries removed since it was written.
     rows, bytes: Of the live entries: rows (deleted ones included) and data bytes.
-    kind: ``loose`` (JSON entries) or ``packed`` (a Fermion file, see `packed_manifest`).
+    kind: ``loose`` (JSON entries), ``packed`` (a Fermion file, see `packed_manifest`) or ``list``:
+        the object is a `ManifestList`, and `entries` and `dead` count manifests in it.
     added_snapshot, sequence, level: Smallest and greatest over the entries, inclusive.
     batch_id: The same over those entries that have batches, None if none has.
     partition: Bounds of the partition values.
@@ -459,6 +460,43 @@ class ManifestReference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     def live_entries(self) -> int:
         """Entries that are not dead."""
         return self.entries - len(self.dead)
+
+
+MANIFEST_LIST_FORMAT = "fermion-manifest-list"
+
+
+class ManifestList(msgspec.Struct, frozen=True, kw_only=True):
+    """A list of manifests: what many snapshots hold of manifests that stay as they are."""
+
+    format: str = MANIFEST_LIST_FORMAT
+    format_version: Natural = MANIFEST_FORMAT_VERSION
+    manifests: tuple[ManifestReference, ...] = ()
+
+
+def decode_manifest_list(data: bytes, path: str) -> tuple[ManifestReference, ...]:
+    """The references of a list of manifests from its stored bytes, compressed or not.
+
+    Raises CorruptMetadata: Not such a list, or one with a list in it.
+    Raises UnsupportedFeature: A newer format version.
+    """
+    found = json_codec.decode_keeping(json_codec.decompressed(data, path), ManifestList, path)
+    _check_format(found, MANIFEST_LIST_FORMAT, path)
+    for reference in found.manifests:
+        if reference.kind == "list":
+            raise CorruptMetadata(path, "manifests", f"a list of them, {reference.path}")
+        check_dead(reference, path)
+    return found.manifests
+
+
+def check_dead(reference: ManifestReference, path: str) -> None:
+    """Refuse dead ordinals that are not ascending, or that there are no entries for."""
+    dead = reference.dead
+    if dead and not (all(a < b for a, b in pairwise(dead)) and dead[-1] < reference.entries):
+        raise CorruptMetadata(
+            path,
+            f"dead ordinals of {reference.path} ascending, below {reference.entries}",
+            f"{dead[0]} to {dead[-1]}",
+        )
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -510,14 +548,18 @@ def decode_manifest(
         if counted > entries_max:
             raise CorruptMetadata(path, f"{entries_max} entries", f"{counted}")
     manifest = decoder(plain, Manifest, path)
-    if manifest.format != MANIFEST_FORMAT:
-        raise CorruptMetadata(path, f"format {MANIFEST_FORMAT!r}", repr(manifest.format))
-    if manifest.format_version > MANIFEST_FORMAT_VERSION:
+    _check_format(manifest, MANIFEST_FORMAT, path)
+    return manifest
+
+
+def _check_format(found: Manifest | ManifestList, format: str, path: str) -> None:
+    if found.format != format:
+        raise CorruptMetadata(path, f"format {format!r}", repr(found.format))
+    if found.format_version > MANIFEST_FORMAT_VERSION:
         raise UnsupportedFeature(
-            f"{path}: manifest format version {manifest.format_version}; "
+            f"{path}: manifest format version {found.format_version}; "
             f"this reader knows up to {MANIFEST_FORMAT_VERSION}"
         )
-    return manifest
 
 
 def reference_to(

@@ -19,8 +19,10 @@ from fermion_table.metadata.manifest import (
     Entry,
     Manifest,
     ManifestKind,
+    ManifestList,
     ManifestReference,
     decode_manifest,
+    decode_manifest_list,
     encode_manifest,
 )
 from fermion_table.metadata.packed_manifest import (
@@ -68,7 +70,7 @@ class Located:
 
     entries: Their entries, as they were.
     inline: Those that the snapshot itself holds.
-    ordinals: Ordinals within manifests, by position in `Snapshot.manifests`.
+    ordinals: Ordinals within manifests, by position among the snapshot's (`listed_manifests`).
     missing: Files that are not live.
     """
 
@@ -105,6 +107,18 @@ class MetadataWriter:
         )
         return self._write_manifest(
             data, lambda name: manifest_path(name, compressed=compressed), decode_manifest
+        )
+
+    def write_list(self, references: Sequence[ManifestReference]) -> StoredManifest:
+        """Store a list of manifests."""
+        data, compressed = json_codec.stored(
+            json_codec.encode(ManifestList(manifests=tuple(references)))
+        )
+        return self._write_manifest(
+            data,
+            lambda name: manifest_path(name, compressed=compressed),
+            decode_manifest_list,
+            "list",
         )
 
     def write_packed(self, table: pa.Table) -> StoredManifest:
@@ -272,6 +286,37 @@ def manifest_entries(
     ]
 
 
+def listed_manifests(
+    store: AtomicStore, references: Sequence[ManifestReference]
+) -> Sequence[ManifestReference]:
+    """The manifests that a snapshot's references stand for: those of lists, and the others.
+
+    Raises CorruptMetadata: A list is not what its reference says.
+    """
+    if all(each.kind != "list" for each in references):
+        return references
+    found: list[ManifestReference] = []
+    for each in references:
+        if each.kind != "list":
+            found.append(each)
+            continue
+        dead = set(each.dead)
+        found += [one for at, one in enumerate(read_list(store, each)) if at not in dead]
+    return found
+
+
+def read_list(store: AtomicStore, reference: ManifestReference) -> tuple[ManifestReference, ...]:
+    """All that a list of manifests names, dead ones included; raises as `listed_manifests`."""
+    found: tuple[ManifestReference, ...] | None = shared_cache.get((reference.hash, "list"))
+    if found is None:
+        data = read_stored(store, reference.path, reference.hash, reference.size)
+        found = decode_manifest_list(data, reference.path)
+        shared_cache.put((reference.hash, "list"), found, MEMORY_PER_ENTRY * len(found))
+    if len(found) != reference.entries:
+        raise CorruptMetadata(reference.path, f"{reference.entries} manifests", f"{len(found)}")
+    return found
+
+
 def live_entries(
     store: AtomicStore, snapshot: Snapshot, *, keep_unknown: bool = False
 ) -> list[Entry]:
@@ -281,7 +326,7 @@ def live_entries(
     written again want ``keep_unknown``.
     """
     entries = list(snapshot.tail)
-    for reference in snapshot.manifests:
+    for reference in listed_manifests(store, snapshot.manifests):
         entries += manifest_entries(store, reference, keep_unknown=keep_unknown)
     return sorted(entries, key=scan_order)
 
@@ -308,11 +353,12 @@ def first_added(store: AtomicStore, snapshot: Snapshot) -> Entry | None:
     return next(iter(manifest_entries(store, delta.added[0])), None) if delta.added else None
 
 
-def manifests_of(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
-    """The manifests of a snapshot, of its delta, and of its changelog."""
+def manifests_of(store: AtomicStore, snapshot: Snapshot) -> tuple[ManifestReference, ...]:
+    """The manifests of a snapshot, of its delta, and of its changelog, and lists of them."""
     delta, changelog = snapshot.delta, snapshot.changelog
     changes = () if changelog is None else changelog.manifests
-    return (*snapshot.manifests, *delta.added, *delta.removed_manifests, *changes)
+    listed = listed_manifests(store, snapshot.manifests)
+    return (*snapshot.manifests, *listed, *delta.added, *delta.removed_manifests, *changes)
 
 
 def changelog_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:
@@ -349,7 +395,7 @@ def locate(store: AtomicStore, snapshot: Snapshot, files: Iterable[Entry | str])
         if wanted.pop(entry.file, _ABSENT) is not _ABSENT:
             located.entries.append(entry)
             located.inline.add(entry.file)
-    for position, reference in enumerate(snapshot.manifests):
+    for position, reference in enumerate(listed_manifests(store, snapshot.manifests)):
         low, high = reference.added_snapshot
         if not any(hint is None or low <= hint <= high for hint in wanted.values()):
             continue

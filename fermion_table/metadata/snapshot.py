@@ -7,7 +7,6 @@ next snapshot's `parent` holds: history is a chain.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Literal, Protocol, Self
@@ -21,6 +20,7 @@ from fermion_table.metadata.manifest import (
     CountedEntry,
     Entry,
     ManifestReference,
+    check_dead,
 )
 from fermion_table.moments import time_text
 from fermion_table.schema.schema import SchemaReference
@@ -43,7 +43,11 @@ COLUMN_FILES = "column-files"
 """Feature of tables with column files, without which a reader would not see their values."""
 TRANSACTIONS = "transactions"
 """Feature of tables with snapshots that count only if a transaction was committed."""
-KNOWN_READER_FEATURES: frozenset[str] = frozenset({PRIMARY_KEY, COLUMN_FILES, TRANSACTIONS})
+MANIFEST_LISTS = "manifest-lists"
+"""Feature of tables with lists of manifests, whose files a reader would not see without it."""
+KNOWN_READER_FEATURES: frozenset[str] = frozenset(
+    {PRIMARY_KEY, COLUMN_FILES, TRANSACTIONS, MANIFEST_LISTS}
+)
 DIRECTORIES_ABOVE_MAX = 32
 """Most directories that a warehouse lies above a table of a transaction."""
 LEFT_OUT = "fermion.left_out"
@@ -477,7 +481,10 @@ def _check(snapshot: Snapshot, path: str) -> None:
                 path, f"reader feature {COLUMN_FILES!r}, as {entry.file} has column files", "none"
             )
     for reference in snapshot.manifests:
-        _check_dead(reference, path)
+        if reference.kind == "list" and MANIFEST_LISTS not in snapshot.reader_features:
+            expected = f"reader feature {MANIFEST_LISTS!r}, as {reference.path} lists manifests"
+            raise CorruptMetadata(path, expected, "none")
+        check_dead(reference, path)
 
 
 def _check_transaction(snapshot: Snapshot, path: str) -> None:
@@ -508,14 +515,3 @@ def _check_entries(
             raise CorruptMetadata(
                 path, f"at most {SNAPSHOT_ENTRIES_MAX} entries in {where}", f"{len(entries)}"
             )
-
-
-def _check_dead(reference: ManifestReference, path: str) -> None:
-    dead = reference.dead
-    ascending = all(a < b for a, b in itertools.pairwise(dead))
-    if dead and not (ascending and dead[0] >= 0 and dead[-1] < reference.entries):
-        raise CorruptMetadata(
-            path,
-            f"dead ordinals of {reference.path} ascending, below {reference.entries}",
-            f"{dead[0]} to {dead[-1]}",
-        )

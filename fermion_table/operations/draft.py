@@ -269,7 +269,7 @@ class Draft:
         """
         if replaced is True or not self.schema.bucket_counts:
             return {}
-        base = LiveFiles(self.store, self.base.tail, self.base.manifests)
+        base = LiveFiles(self.store, self.base)
         live = [each for each in base.entries(statistics=False) if each.file not in self.removed]
         counts = other_counts([*live, *self.added.values()], self.schemas, self.schema)
         if isinstance(replaced, TableFilter):

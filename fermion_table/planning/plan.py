@@ -23,11 +23,13 @@ from fermion_table.metadata.file_columns import FileColumns, ListedFiles
 from fermion_table.metadata.manifest import Entry, Layout, ManifestReference, is_in, schema_holding
 from fermion_table.metadata.manifest_store import (
     inherited,
+    listed_manifests,
     live_ordinals,
     manifest_files,
     scan_order,
 )
 from fermion_table.metadata.shared_files import SharedFiles
+from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import TASK_BYTES
 from fermion_table.planning.filters import (
     TableFilter,
@@ -203,22 +205,36 @@ class ScanPlan:
 
 
 def prune_manifests(
-    references: Sequence[ManifestReference], chosen: TableFilter | None, schema: TableSchema
+    store: AtomicStore, snapshot: Snapshot, chosen: TableFilter | None, schema: TableSchema
 ) -> tuple[list[ManifestReference], PruningStep]:
-    """The manifests that may hold files of a scan, by the partitions and batch ids they span."""
-    if chosen is None or not references:
-        return list(references), PruningStep(
-            "manifests", "manifests", len(references), len(references), "no filter"
-        )
+    """The manifests that may hold files of a scan, by the partitions and batch ids they span.
+
+    Of lists of manifests only those are read that may name one.
+    """
+    total = sum(each.live_entries if each.kind == "list" else 1 for each in snapshot.manifests)
+    kept, why = list(snapshot.manifests), "no filter"
+    if chosen is not None:
+        kept, why = _may_hold(kept, chosen, schema), "partitions and batch ids"
+    if any(each.kind == "list" for each in kept):
+        kept = list(listed_manifests(store, kept))
+        if chosen is not None:
+            kept = _may_hold(kept, chosen, schema)
+    return kept, PruningStep("manifests", "manifests", total, len(kept), why)
+
+
+def _may_hold(
+    references: Sequence[ManifestReference], chosen: TableFilter, schema: TableSchema
+) -> list[ManifestReference]:
+    """Those manifests, or lists of them, whose bounds leave room for rows of a filter."""
+    if not references:
+        return []
     # Beside files in batch mode a manifest may list others, whose rows have no batch id.
     units = [_range_unit(reference.batch_id, reference.rows, nulls=-1) for reference in references]
     known = manifest_bounds(references, schema, chosen)
     if BATCH_ID.name not in schema.by_name:
         known[BATCH_ID.name,] = bounds_of(units, pa.int64())
     wanted = units_that_may_match(chosen.expression, known, units)
-    kept = [reference for reference, keep in zip(references, wanted, strict=True) if keep]
-    why = "partitions and batch ids"
-    return kept, PruningStep("manifests", "manifests", len(references), len(kept), why)
+    return [reference for reference, keep in zip(references, wanted, strict=True) if keep]
 
 
 def plan_scan(
@@ -537,12 +553,18 @@ class _Part:
 class LiveFiles:
     """Files of a snapshot that may hold rows of a scan.
 
-    tail: Entries that the snapshot holds itself.
+    references: Those of its manifests that may list some; None: all.
     """
 
     def __init__(
-        self, store: AtomicStore, tail: Sequence[Entry], references: Sequence[ManifestReference]
+        self,
+        store: AtomicStore,
+        snapshot: Snapshot,
+        references: Sequence[ManifestReference] | None = None,
     ) -> None:
+        tail = snapshot.tail
+        if references is None:
+            references = listed_manifests(store, snapshot.manifests)
         self._parts = [_Part(ListedFiles(tail), np.arange(len(tail)), None)]
         for reference in references:
             files = manifest_files(store, reference)

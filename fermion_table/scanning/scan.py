@@ -211,9 +211,9 @@ class Scan(ArrowRows):
         wanted = self.filter
         if self.key is not None:  # another row of the key may be what the filter selects
             wanted = run_reader.key_filter(wanted, self.key) if self.mode == "snapshot" else None
-        references, step = prune_manifests(snapshot.manifests, wanted, self.table_schema)
         with in_time(self.store), until_expiry(self.store, snapshot):
-            files = LiveFiles(self.store, snapshot.tail, references)
+            references, step = prune_manifests(self.store, snapshot, wanted, self.table_schema)
+            files = LiveFiles(self.store, snapshot, references)
             steps = files.prune(self._versions, self.table_schema, wanted)
         return files, [step, *steps] if snapshot.manifests else steps
 

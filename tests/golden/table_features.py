@@ -140,6 +140,22 @@ def manifests(path: Path) -> Table:
     return table
 
 
+def manifest_lists(path: Path) -> Table:
+    """Lists of manifests: one with dead positions, one that was given up; manifests beside them."""
+    table = Table.create(path, pa.schema([("p", pa.int32()), ("v", pa.int64())]), partition_by="p")
+    with (
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(next_snapshot, "MERGE_INPUT_ENTRIES_MAX", 0),
+        mock.patch.object(next_snapshot, "LISTED_MANIFESTS_MIN", 3),
+        mock.patch.object(next_snapshot, "LISTED_MANIFESTS_MAX", 5),
+    ):
+        for number in range(16):
+            table.append({"p": [number % 3], "v": [number]})
+        table.delete("v IN (0, 1, 6)")
+        table.append({"p": [7], "v": [70]})
+    return table
+
+
 def expired(path: Path) -> Table:
     """Early snapshots have expired; a tag keeps one of them."""
     table = Table.create(path, ROWS)
@@ -292,6 +308,7 @@ TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
+        manifest_lists,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
         merged_branch, column_files, consumed, indexed, bloom_indexed,
         key_statistics, *KEYED,
