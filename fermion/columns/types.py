@@ -28,6 +28,15 @@ from fermion.errors import UnsupportedTypeError
 from fermion.exports import dataclass
 from fermion.layout import SCHEMA_DEPTH_MAX, StreamType
 
+_VARIANT = "arrow.parquet.variant"
+
+
+def is_variant(field: pa.Field) -> bool:
+    """Whether a column holds Variant values, be their extension type known to Arrow or not."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return bool(field.type.extension_name == _VARIANT)
+    return (field.metadata or {}).get(b"ARROW:extension:name") == _VARIANT.encode()
+
 
 class PhysicalKind(enum.IntEnum):
     """What one value of a stream is."""

@@ -4,6 +4,7 @@ from fermion.kernels._compiled import PageForm as PageForm
 from fermion.kernels._compiled import PageReader as PageReader
 from fermion.kernels._compiled import PageTest as PageTest
 from fermion.kernels._compiled import arrow_batch as arrow_batch
+from fermion.kernels._compiled import assemble_variants as assemble_variants
 from fermion.kernels._compiled import bind_checksum as bind_checksum
 from fermion.kernels._compiled import bind_checksums as bind_checksums
 from fermion.kernels._compiled import bitpack_decode as bitpack_decode
@@ -58,8 +59,10 @@ from fermion.kernels._compiled import remove_nulls_bits as remove_nulls_bits
 from fermion.kernels._compiled import restore_nulls as restore_nulls
 from fermion.kernels._compiled import restore_nulls_bits as restore_nulls_bits
 from fermion.kernels._compiled import run_starts as run_starts
+from fermion.kernels._compiled import split_variants as split_variants
 from fermion.kernels._compiled import spread_keys as spread_keys
 from fermion.kernels._compiled import stable_order as stable_order
+from fermion.kernels._compiled import variant_paths as variant_paths
 from fermion.kernels._compiled import wanted_numbers as wanted_numbers
 from fermion.kernels._compiled import wanted_text_range as wanted_text_range
 from fermion.kernels._compiled import wanted_texts as wanted_texts

@@ -333,6 +333,84 @@ def stable_order(values: np.ndarray, out: np.ndarray) -> None:
     Raises ValueError: ``out`` has another length.
     """
 
+# Oracle: tests/claims/fermion/test_shredded_variants.py::
+# test_kernels_agree_with_values_taken_apart_in_python
+def variant_paths(
+    metas: np.ndarray,
+    meta_ends: np.ndarray,
+    values: np.ndarray,
+    value_ends: np.ndarray,
+    rows: np.ndarray,
+    parents: np.ndarray,
+    ends: np.ndarray,
+    text: np.ndarray,
+    counts: np.ndarray,
+) -> int:
+    """Find the paths of some Variant values; as many as there is room for.
+
+    metas, values: ``uint8``; meta_ends, value_ends: ``int64``, shape (all rows + 1,).
+    rows: ``int64``: which values; one without bytes is null.
+    parents: ``int32``, shape (room,), written: the node around each; node 0 is the value itself.
+    ends: ``int64``, shape (room + 1,), written: where in ``text`` (``uint8``) their names are.
+    counts: ``uint32``, shape (room * 8,), added to: of each node the values of each type.
+    Returns: How many nodes there are.
+    Raises ValueError: A value is damaged.
+    """
+
+# Oracle: tests/claims/fermion/test_shredded_variants.py::
+# test_kernels_agree_with_values_taken_apart_in_python
+def split_variants(
+    metas: np.ndarray,
+    meta_ends: np.ndarray,
+    values: np.ndarray,
+    value_ends: np.ndarray,
+    parents: np.ndarray,
+    ends: np.ndarray,
+    text: np.ndarray,
+    columns: np.ndarray,
+    kinds: np.ndarray,
+    incomplete: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Take the values of some paths out of Variant values.
+
+    parents, ends, text: The nodes of a tree, as of `variant_paths`.
+    columns: ``int32``, shape (nodes,): the column of each; -1: none. Each column has one node.
+    kinds: ``uint8``, shape (columns,): the types that they take.
+    incomplete: ``uint8``, shape (columns,): 1 is set where another value but null stays.
+    Returns: The rest, ``uint8``, and where its values end, ``int64``, shape (rows + 1,); the column
+        (``uint32``), the row (``int64``) and the value (``int64``) of each entry, by row; all
+        texts, ``uint8``. The value of a text is where it ends.
+    Raises ValueError: A value is damaged.
+    """
+
+# Oracle: tests/claims/fermion/test_shredded_variants.py::
+# test_kernels_agree_with_values_taken_apart_in_python
+def assemble_variants(
+    metas: np.ndarray,
+    meta_ends: np.ndarray,
+    values: np.ndarray,
+    value_ends: np.ndarray,
+    parents: np.ndarray,
+    ends: np.ndarray,
+    text: np.ndarray,
+    columns: np.ndarray,
+    kinds: np.ndarray,
+    codes: np.ndarray,
+    rows: np.ndarray,
+    words: np.ndarray,
+    text_ends: np.ndarray,
+    texts: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Put the values of paths back into the rest of Variant values.
+
+    parents ... kinds: As of `split_variants`.
+    codes, rows, words: The column, the row and the value of each entry, in any order; the value of
+        a text is its number.
+    text_ends: ``int64``, shape (texts + 1,).
+    Returns: The values, ``uint8``, and where they end, ``int64``, shape (rows + 1,).
+    Raises ValueError: A value is damaged, or does not fit the rest.
+    """
+
 def count_keys(codes: np.ndarray, rows: np.ndarray, bits: np.ndarray, counts: np.ndarray) -> int:
     """Count the valid entries of each key of some maps.
 

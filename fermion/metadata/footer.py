@@ -43,6 +43,7 @@ from fermion.layout import (
     VERSION_MINOR_BLOBS,
     VERSION_MINOR_MAP_KEYS,
     VERSION_MINOR_POSITIONS,
+    VERSION_MINOR_VARIANT_PATHS,
     ChecksumKind,
     Incompat,
     SectionKind,
@@ -66,8 +67,8 @@ SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 # A plain number: the complement of a flag leaves out the bits that have no name yet.
 _EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
 _BATCH_POSITIONS, _MAP_KEYS = int(Incompat.BATCH_POSITIONS), int(Incompat.MAP_KEYS)
-_BLOBS = int(Incompat.BLOBS)
-SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS | _BLOBS
+_BLOBS, _VARIANT_PATHS = int(Incompat.BLOBS), int(Incompat.VARIANT_PATHS)
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS | _BLOBS | _VARIANT_PATHS
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
@@ -219,6 +220,8 @@ def build_head() -> bytes:
 
 def minor_version(incompat: int) -> int:
     """The first minor version that has all features of a file."""
+    if incompat & _VARIANT_PATHS:
+        return VERSION_MINOR_VARIANT_PATHS
     if incompat & _BLOBS:
         return VERSION_MINOR_BLOBS
     if incompat & _MAP_KEYS:

@@ -37,7 +37,7 @@ from fermion.metadata.footer import (
     parse_head,
     parse_sections,
 )
-from fermion.metadata.map_keys import MapKeys, parse_map_keys
+from fermion.metadata.map_keys import MapKeys, VariantPaths, parse_map_keys
 from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
 from fermion.metadata.sort_order import parse_sort_order
 from fermion.options import ReadOptions, SortKey
@@ -212,8 +212,8 @@ class FileIndex:
         return parse_ordered(data, self.all_trees(), self.footer.num_stripes, self.where)
 
     @cached_property
-    def map_keys(self) -> dict[int, MapKeys]:
-        """The keys that have columns, of each shredded map, by the map's ordinal."""
+    def map_keys(self) -> dict[int, MapKeys | VariantPaths]:
+        """What has columns of each shredded map or Variant column, by its ordinal."""
         place, footer = self.sections.get(SectionKind.MAP_KEYS), self.footer
         if not footer.has_map_keys:
             return {}
@@ -223,7 +223,8 @@ class FileIndex:
             self.tail.section_view(offset),
             length,
             columns,
-            lambda ordinal: self.field(ordinal).type,
+            footer.num_stripes,
+            self.field,
             self.where,
         )
 
@@ -352,7 +353,11 @@ class FileIndex:
     def node(self, ordinal: int, name: str | None = None) -> Node:
         """The tree of a column, or of the column of a key of a map."""
         if ordinal >= self.footer.num_columns:
-            return next(keys.node for keys in self.map_keys.values() if ordinal in keys.ordinals)
+            return next(
+                keys.node_at(ordinal - keys.first)
+                for keys in self.map_keys.values()
+                if ordinal in keys.ordinals
+            )
         node = self._nodes.get(ordinal)
         if node is None:
             (shape,) = self.schema_area.shape_ids([ordinal]).tolist()

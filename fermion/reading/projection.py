@@ -23,7 +23,7 @@ from fermion.exports import dataclass
 from fermion.layout import BLOB_KEY, ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
-from fermion.metadata.map_keys import MapKeys
+from fermion.metadata.map_keys import MapKeys, VariantPaths
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
 from fermion.predicate import (
     VALUE,
@@ -271,16 +271,24 @@ def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
     name = key_name(field.name, key)
     own = keys.find(key) if keys is not None else None
     result = pa.field(name, field.type.item_type)
-    if keys is not None and own is not None:
+    if isinstance(keys, MapKeys) and own is not None:
         return Projected(own, result, keys.node.renamed(name))
     whole = Projected(ordinal, field, index.node(ordinal))
     return Projected(-1, result, of=whole, key=key)
 
 
-def keys_columns(keys: MapKeys, places: Iterable[int] | None = None) -> list[Projected]:
-    """The columns of some keys of a map (None: of all), as they are stored."""
-    field, node = pa.field("", keys.node.type), keys.node.renamed("")
+def keys_columns(
+    keys: MapKeys | VariantPaths, places: Iterable[int] | None = None
+) -> list[Projected]:
+    """The columns of some keys of a map, or paths (None: of all), as they are stored."""
     chosen = range(keys.count) if places is None else places
+    if isinstance(keys, VariantPaths):
+        nodes = map(keys.node_at, chosen)
+        return [
+            Projected(keys.first + place, pa.field("", node.type), node)
+            for place, node in zip(chosen, nodes, strict=True)
+        ]
+    field, node = pa.field("", keys.node.type), keys.node.renamed("")
     return [Projected(keys.first + place, field, node) for place in chosen]
 
 

@@ -20,7 +20,7 @@ from fermion.columns.types import Node, NodeKind, PhysicalKind, column_node, slo
 from fermion.errors import InvalidFileError
 from fermion.forks import cached_property
 from fermion.metadata.cmb import ColumnBlock
-from fermion.metadata.map_keys import MapKeys
+from fermion.metadata.map_keys import MapKeys, VariantPaths
 from fermion.predicate import Expression, evaluate, without_opaque
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.chunk_pages import FetchedPages
@@ -136,7 +136,24 @@ class StripeReader:
         if column.of is not None:
             return looked_up(array, column.key)
         keys = self.index.map_keys.get(column.ordinal)
+        if isinstance(keys, VariantPaths):
+            return self._whole_variant(keys, array, stripe, rows, kept)
         return array if keys is None else self._whole_map(keys, array, stripe, rows, kept)
+
+    def _whole_variant(
+        self,
+        keys: VariantPaths,
+        rest: pa.Array,
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None,
+    ) -> pa.Array:
+        """The Variant values of some rows, with the values of the columns of their paths."""
+        places = np.flatnonzero(self.index.cit.ranges(keys.ordinals)[:, 1] > 0).tolist()
+        columns = keys_columns(keys, places)
+        slots = self.rows(stripe)
+        request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
+        return keys.tree.assemble(rest, places, self._read(request).arrays, keys.where)
 
     def _whole_map(
         self,

@@ -34,7 +34,7 @@ from fermion.metadata.cit import build_extended_cit, build_indexed, build_name_i
 from fermion.metadata.cmb import trailer_checksums
 from fermion.metadata.file_info import VIRTUAL_COLUMNS, FileInfo
 from fermion.metadata.footer import KNOWN_SIZES
-from fermion.metadata.map_keys import build_key_index, build_map_keys
+from fermion.metadata.map_keys import VariantPaths, build_map_keys
 from fermion.metadata.schema_area import build_field_ids, build_schema_area
 from fermion.metadata.sort_order import build_sort_order
 from fermion.options import ReadOptions, WriteOptions, WriteOverrides, write_options
@@ -281,7 +281,11 @@ class _ColumnAppender(Writer):
         ordered = index.ordered_dictionaries.selected(self._kept)
         ordered = ordered.joined(self._ordered, len(self._kept))
         key_counts = [each.count for each in self._kept_maps.values()]
-        incompat = footer.incompat & ~int(Incompat.MAP_KEYS) | Incompat.EXT_CIT
+        kept = self._kept_maps.values()
+        incompat = footer.incompat & ~int(Incompat.MAP_KEYS | Incompat.VARIANT_PATHS)
+        incompat |= Incompat.EXT_CIT | (Incompat.MAP_KEYS if kept else 0)
+        if any(isinstance(each, VariantPaths) for each in kept):
+            incompat |= Incompat.VARIANT_PATHS
         incompat |= Incompat.BLOBS if self._blobs is not None else 0
         end = build_end(
             blank_footer(
@@ -291,7 +295,7 @@ class _ColumnAppender(Writer):
                 num_stripes=footer.num_stripes,
                 settings=self._changed_settings(bool(order)),
                 identity=self._identity,
-                incompat=incompat | (Incompat.MAP_KEYS if self._kept_maps else 0),
+                incompat=int(incompat),
                 sizes=footer.sizes,
             ),
             build_schema_area(schema, compress_metadata=footer.has_compressed_schema),
@@ -302,7 +306,7 @@ class _ColumnAppender(Writer):
                 SectionKind.SORT_ORDER: order,
                 SectionKind.ORDERED_DICTIONARIES: ordered.build(),
                 SectionKind.MAP_KEYS: build_map_keys(
-                    {place: build_key_index(each.keys) for place, each in self._kept_maps.items()},
+                    {place: each.stored() for place, each in self._kept_maps.items()},
                     key_counts,
                 ),
                 SectionKind.STRIPE_TABLE: build_stripe_table(stripe_rows),

@@ -59,9 +59,9 @@ from fermion.statistics.bloom import BuiltFilters
 from fermion.statistics.bounds import ColumnStatistics
 from fermion.typing import TableLike
 from fermion.writing.column import ColumnPlans, check_option_columns, encode_column, physical_order
-from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, page_bytes
+from fermion.writing.flat import COLUMNS_PER_CALL, ColumnGroup, ColumnSet, page_bytes
 from fermion.writing.log import Chunk, Path, page_starts
-from fermion.writing.maps import ColumnSet, shredded_maps
+from fermion.writing.maps import shredded_columns
 from fermion.writing.metadata import FileContents, key_value_texts
 from fermion.writing.stripe_limits import StripeLimits, is_limited
 
@@ -146,7 +146,7 @@ class Writer:
         self._plans = plans
         placed = physical_order(schema.names, self.options.column_order, where)
         self._columns = ColumnSet.of(plans, self.options, placed)
-        self._maps = shredded_maps(schema, self.options, where)
+        self._maps = shredded_columns(schema, self.options, where)
         self._key_values = key_value_texts(key_value_metadata)
         self._log = self._columns.log
         self._batch_records: list[list[ChunkRecord]] = [[], [], []]
@@ -408,8 +408,7 @@ class Writer:
         ends = batches.ends() if batches is not None else None
         parts = [each.split(table.column(each.ordinal)) for each in self._maps]
         for each, part in zip(self._maps, parts, strict=True):
-            rest = pa.chunked_array([part.rest])
-            table = table.set_column(each.ordinal, each.field, rest)
+            table = table.set_column(each.ordinal, each.field, pa.chunked_array([part[0]]))
         columns: Iterable[ColumnGroup] = self._encode(self._columns, table, ends)
         streams: list[EncodedStream] = []
         if batches is not None:
@@ -419,9 +418,9 @@ class Writer:
             size = sum(group.size for group in columns) + page_bytes(streams)
             self._pad_to_block(self.options.block_bytes, size)
         self._place_columns(self._columns, self._pending_rows, columns)
-        for each, part in zip(self._maps, parts, strict=True):
+        for each, (_, tables) in zip(self._maps, parts, strict=True):
             each.columns.log.begin_stripe(self._pending_rows)
-            for first, values in each.tables(part):
+            for first, values in tables():
                 self._place_groups(each.columns, self._encode(each.columns, values, ends, first))
         self._place(streams)
         for records, stream in zip(self._batch_records, streams, strict=False):

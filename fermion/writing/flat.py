@@ -7,7 +7,7 @@ and leaves the others to `column`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from typing import NamedTuple, get_type_hints
@@ -35,7 +35,7 @@ from fermion.options import WriteOptions
 from fermion.pages.pages import EncodedStream
 from fermion.statistics.bounds import LONG_CHUNK_BYTES_MIN
 from fermion.writing.column import ColumnPlans, EncodedColumn
-from fermion.writing.log import Chunk
+from fermion.writing.log import Chunk, FileLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,3 +262,32 @@ def _form(node: Node) -> Form:
     if node.physical.kind is not PhysicalKind.FIXED:
         return form
     return (ord("d"), node.physical.width) if node.order is Order.DECIMAL else _NO_FORM
+
+
+Tables = Iterator[tuple[int, pa.Table]]
+"""Columns of keys of a stripe, some at once, and the place of the first."""
+
+
+@dataclass(slots=True)
+class ColumnSet:
+    """Columns that are written in the same way: the user's, or those of the keys of a map."""
+
+    plans: ColumnPlans
+    flat: FlatWriter
+    log: FileLog
+    placed: list[int]
+
+    @classmethod
+    def of(cls, plans: ColumnPlans, options: WriteOptions, placed: Iterable[int]) -> ColumnSet:
+        """The columns of some plans, in the order of their data."""
+        return cls(plans, FlatWriter(plans, options), FileLog(plans), list(placed))
+
+    def grow(self, fields: Sequence[pa.Field], options: WriteOptions) -> None:
+        """Have more columns from the next stripe on.
+
+        fields: Those that are there, and the new ones.
+        """
+        self.plans = ColumnPlans(pa.schema(fields), options)
+        self.flat = FlatWriter(self.plans, options)
+        self.log.grow(self.plans)
+        self.placed = list(range(len(self.plans)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +24,19 @@ from fermion.columns.maps import (
     valid_bits,
     words,
 )
-from fermion.columns.types import Node, column_node, slots_bytes
+from fermion.columns.types import Node, column_node, is_variant, slots_bytes
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.metadata.map_keys import build_key_index
 from fermion.options import Shred, WriteOptions
 from fermion.writing.column import ColumnPlans
-from fermion.writing.flat import FlatWriter
-from fermion.writing.log import FileLog
+from fermion.writing.flat import ColumnSet, Tables
+
+if TYPE_CHECKING:
+    from fermion.writing import variants
+    from fermion.writing.variants import ShreddedVariant
+else:
+    variants = LoadedWhenAskedFor("fermion.writing.variants")
 
 SPARSE_ROWS = 128
 """Of a stripe: by default a key that fewer rows have gets no column."""
@@ -40,32 +47,15 @@ GROUP_BYTES = 64 * 1024 * 1024
 """Of the columns of keys that are in memory at once."""
 
 
-@dataclass(slots=True)
-class ColumnSet:
-    """Columns that are written in the same way: the user's, or those of the keys of a map."""
-
-    plans: ColumnPlans
-    flat: FlatWriter
-    log: FileLog
-    placed: list[int]
-
-    @classmethod
-    def of(cls, plans: ColumnPlans, options: WriteOptions, placed: Iterable[int]) -> ColumnSet:
-        """The columns of some plans, in the order of their data."""
-        return cls(plans, FlatWriter(plans, options), FileLog(plans), list(placed))
-
-
 class _Split(NamedTuple):
     """Maps of a stripe, taken apart.
 
-    rest: The maps with the entries that are in no column.
     entries: All entries.
     codes: ``uint32``, shape (entries,): the key of each, among those of the stripe.
     places: ``int64``, shape (keys of the stripe,): the column of each; -1: it has none.
     counts: ``int64``, shape (columns,): the values of each column.
     """
 
-    rest: pa.MapArray
     entries: Entries
     codes: np.ndarray
     places: np.ndarray
@@ -102,8 +92,10 @@ class ShreddedMap:
         columns = ColumnSet.of(ColumnPlans(pa.schema([]), options), options, ())
         return cls(ordinal, field, node, chosen, options, columns, wanted)
 
-    def split(self, column: pa.ChunkedArray) -> _Split:
+    def split(self, column: pa.ChunkedArray) -> tuple[pa.Array, Callable[[], Tables]]:
         """Take the maps of a stripe apart; keys that are new may get columns.
+
+        Returns: The maps with the entries that are in no column, and what makes the columns.
 
         Raises InvalidArgumentError: A map has a key twice, or a key is null.
         """
@@ -124,7 +116,8 @@ class ShreddedMap:
         own = np.flatnonzero(places >= 0)
         by_column = np.zeros(len(self.keys), np.int64)
         by_column[places[own]] = counts[own]
-        return _Split(self._rest(array, entries, codes, places), entries, codes, places, by_column)
+        rest = self._rest(array, entries, codes, places)
+        return rest, partial(self._tables, _Split(entries, codes, places, by_column), rows)
 
     def _rest(
         self, array: pa.MapArray, entries: Entries, codes: np.ndarray, places: np.ndarray
@@ -157,22 +150,20 @@ class ShreddedMap:
         for at in np.sort(new[: max(limit - before, 0)]).tolist():
             self.keys[keys[at]] = len(self.keys)
         if len(self.keys) > before:
-            self._grow()
+            item = self.field.type.item_field.with_nullable(True)
+            named = [item.with_name(key_name(self.field.name, key)) for key in self.keys]
+            self.columns.grow(named, self.options)
         places = np.array([self.keys.get(key, -1) for key in keys], np.int64)
         self._left.update(keys[at] for at in np.flatnonzero((places < 0) & (counts > 0)).tolist())
         return places
 
-    def _grow(self) -> None:
-        item = self.field.type.item_field.with_nullable(True)
-        named = [item.with_name(key_name(self.field.name, key)) for key in self.keys]
-        plans = ColumnPlans(pa.schema(named), self.options)
-        self.columns.plans, self.columns.flat = plans, FlatWriter(plans, self.options)
-        self.columns.log.grow(plans)
-        self.columns.placed = list(range(len(plans)))
+    def stored(self) -> bytes:
+        """The keys as the section MAP_KEYS has them."""
+        return build_key_index([str(key) for key in self.keys])
 
-    def tables(self, parts: _Split) -> Iterator[tuple[int, pa.Table]]:
+    def _tables(self, parts: _Split, rows: int) -> Tables:
         """The columns of keys of a stripe, some at once, and the place of the first."""
-        rows, names = len(parts.rest), self.columns.plans.names
+        names = self.columns.plans.names
         width = sum(
             slots_bytes(each.physical, rows)
             for each in self.node.walk()
@@ -220,8 +211,10 @@ class ShreddedMap:
         return InvalidArgumentError(f"shred: column {self.field.name!r}: {what}")
 
 
-def shredded_maps(schema: pa.Schema, options: WriteOptions, where: str) -> list[ShreddedMap]:
-    """The maps that the options name, in the order of the columns.
+def shredded_columns(
+    schema: pa.Schema, options: WriteOptions, where: str
+) -> list[ShreddedMap | ShreddedVariant]:
+    """The maps and Variant columns that the options name, in the order of the columns.
 
     Raises InvalidArgumentError: The schema lacks one, or it can't be shredded.
     """
@@ -231,7 +224,9 @@ def shredded_maps(schema: pa.Schema, options: WriteOptions, where: str) -> list[
                 f"{where}: shred names column {name!r}, expected the name of one column"
             )
     return [
-        ShreddedMap.of(ordinal, field, options, where)
+        (variants.ShreddedVariant if is_variant(field) else ShreddedMap).of(
+            ordinal, field, options, where
+        )
         for ordinal, field in enumerate(schema)
         if field.name in options.shred
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from fermion.columns.types import is_variant
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import crc32c
@@ -31,7 +32,7 @@ from fermion.metadata.footer import (
     build_sections,
     minor_version,
 )
-from fermion.metadata.map_keys import build_key_index, build_map_keys
+from fermion.metadata.map_keys import build_map_keys
 from fermion.metadata.schema_area import build_field_ids
 from fermion.pages.batches import stream_types
 from fermion.version import created_by
@@ -41,6 +42,8 @@ from fermion.writing.maps import ShreddedMap
 
 if TYPE_CHECKING:
     import msgspec
+
+    from fermion.writing.variants import ShreddedVariant
 else:
     msgspec = LoadedWhenAskedFor("msgspec")
 
@@ -56,7 +59,7 @@ class FileContents:
         outside batch mode.
     identity: What tells the file from others; its place key binds checksums to their places.
     sort_order, ordered_dictionaries: The sections of these names; empty: none.
-    maps: Those whose keys have columns.
+    maps: Maps and Variant columns whose keys and paths have columns.
     """
 
     schema: pa.Schema
@@ -70,7 +73,7 @@ class FileContents:
     identity: FileIdentity
     sort_order: bytes = b""
     ordered_dictionaries: bytes = b""
-    maps: Sequence[ShreddedMap] = ()
+    maps: Sequence[ShreddedMap | ShreddedVariant] = ()
     has_blobs: bool = False
 
     def build(self, cmb_offset: int) -> tuple[bytearray, int]:
@@ -91,6 +94,8 @@ class FileContents:
         features = Incompat.BATCH_POSITIONS if has_positions else Incompat(0)
         features |= Incompat.MAP_KEYS if self.maps else 0
         features |= Incompat.BLOBS if self.has_blobs else 0
+        if any(is_variant(each.field) for each in self.maps):
+            features |= Incompat.VARIANT_PATHS
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
         area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)
@@ -114,7 +119,7 @@ class FileContents:
             SectionKind.SORT_ORDER: self.sort_order,
             SectionKind.ORDERED_DICTIONARIES: self.ordered_dictionaries,
             SectionKind.MAP_KEYS: build_map_keys(
-                {each.ordinal: build_key_index(list(each.keys)) for each in self.maps},
+                {each.ordinal: each.stored() for each in self.maps},
                 [len(each.keys) for each in self.maps],
             )
             if self.maps

@@ -55,6 +55,7 @@ CI_FEATURES: dict[str, list[str] | None] = {
     "maps": ["deep"],
     "shredded_maps": None,
     "shredded_batches": ["text"],
+    "shredded_variants": None,
     "nulls": None,
     "null_slots_left_out": ["int", "text"],
     "no_rows": None,

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
+from tests.kit import variants
 from tests.kit.files.encoding_features import (
     blocks,
     compact,
@@ -221,6 +222,21 @@ def _shredded_maps() -> Feature:
 def _shredded_batches() -> Feature:
     feature = _shredded_maps()
     return replace(feature, batches=[(1001, 5), (1002, 0), (1002, 4), (1003, 3)])
+
+
+def _shredded_variants() -> Feature:
+    """Paths of every type, some with other types in the rest, some within others."""
+    day = datetime.date(2020, 2, 29)
+    first = {"on": True, "n": 5, "x": 0.5, "s": "é" * 40, "day": day, "a.b": {"": None}}
+    second = {"n": -(2**40), "s": "", "at": datetime.datetime(2020, 1, 2, 3), "user": {"id": 7}}
+    third = {"n": "text", "user": {"id": None, "tags": ["a", {"id": 1}]}, "s": {"t": 300}}
+    fourth = {"utc": datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), "user": {}, "x": None}
+    values = [first, second, ..., third, fourth, 5] * 2
+    keys = ["on", "n", "x", "s", "s.t", "day", "at", "utc", "user.id", "'a.b'.''"]
+    table = variants.table(values).append_column("id", [list(range(ROWS))])
+    return Feature(
+        table, {"shred": {"event": fermion.Shred(keys)}, "stripe_rows": 7}, filter="id > 3"
+    )
 
 
 def _changed_maps() -> Feature:
@@ -509,6 +525,7 @@ FEATURES: dict[str, Callable[[], Feature]] = {
     "maps": _maps,
     "shredded_maps": _shredded_maps,
     "shredded_batches": _shredded_batches,
+    "shredded_variants": _shredded_variants,
     "changed_maps": _changed_maps,
     "seed_examples": _seed_examples,
     "extensions": _extensions,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,10 +19,15 @@ import pyarrow.types as pat
 import xxhash
 import zstandard
 
+from tests.kit import variants
 from tests.kit.files.independent_crc import crc32c, place_of
 from tests.kit.files.independent_records import check_records
 from tests.kit.files.independent_trees import Decoder, filler, unpack, unpacked
 
+PATH_TYPES = [
+    *(pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.date32()),
+    *(pa.timestamp("us", "UTC"), pa.timestamp("us")),
+]
 ALL_NULL = 0xFFFF_FFFF
 Slots = list[Any]
 
@@ -80,12 +86,17 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat & ~121 == 0
+        assert incompat & ~249 == 0
         self._has_positions = bool(incompat & 16)
         (minor,) = struct.unpack_from("<H", footer, 246)
         self._has_keys = bool(incompat & 32)
         self._has_blobs = bool(incompat & 64)
-        features = {4: self._has_blobs, 3: self._has_keys, 2: self._has_positions}
+        features = {
+            5: incompat & 128,
+            4: self._has_blobs,
+            3: self._has_keys,
+            2: self._has_positions,
+        }
         newest = [version for version, has in features.items() if has]
         assert minor == newest[0] if newest else minor < 2
         self._extended = bool(incompat & 1)
@@ -238,7 +249,10 @@ class File:
         if self._is_blob(field):
             values = [self._blob(each) for each in column.to_pylist()]
             return pa.chunked_array([pa.array(values, self.schema.field(ordinal).type)])
-        return column if ordinal not in keys else self._whole(column, *keys[ordinal])
+        if ordinal not in keys:
+            return column
+        whole = self._whole if pat.is_map(column.type) else self._whole_variant
+        return whole(column, *keys[ordinal])
 
     def _is_blob(self, field: pa.Field) -> bool:
         """Whether a column holds references."""
@@ -271,20 +285,45 @@ class File:
             assert [crc32c(piece) for piece in pieces] == reference["checksums"]
         return value
 
-    def _map_keys(self) -> dict[int, tuple[int, list[str]]]:
-        """By the ordinal of a map: the column of its first key, and all its keys."""
+    def _map_keys(self) -> dict[int, tuple[int, list[str], bytes]]:
+        """By ordinal: the column of the first key, all keys, and the types of paths."""
         data, found = self._section(9), {}
         assert bool(data) == self._has_keys
         first = self._columns + (self._settings & 1)
         for entry in range(struct.unpack_from("<I", data)[0] if data else 0):
             column, keys, offset, length = struct.unpack_from("<IIQQ", data, 8 + 24 * entry)
-            found[column] = first, self._read_names(data[offset : offset + length])
+            head = 0
+            if not pat.is_map(self.schema.field(column).type):
+                head = -(-(keys + -(-keys * len(self._stripe_rows) // 8)) // 8) * 8
+            names = self._read_names(data[offset + head : offset + length])
+            found[column] = first, names, data[offset : offset + keys if head else offset]
             assert len(found[column][1]) == keys
             first += keys
         assert first == self._columns + self._system_columns
         return found
 
-    def _whole(self, rest: pa.ChunkedArray, first: int, keys: list[str]) -> pa.ChunkedArray:
+    def _whole_variant(
+        self, rest: pa.ChunkedArray, first: int, keys: list[str], kinds: bytes
+    ) -> pa.ChunkedArray:
+        """Variant values with the values of the columns of their paths."""
+        rows = rest.to_pylist()
+        trees = [variants.plain(each) for each in rows]
+        for place, (text, kind) in enumerate(zip(keys, kinds, strict=True)):
+            parts = re.findall(r"'(?:[^']|'')*'|[^.']+", text)
+            path = [each[1:-1].replace("''", "'") if each[0] == "'" else each for each in parts]
+            values = self._stored(first + place, PATH_TYPES[kind - 1], True)
+            for tree, value in zip(trees, values.to_pylist(), strict=True):
+                if value is not None:
+                    variants.put(tree, tuple(path), variants.primitive(value))
+        for row, tree in zip(rows, trees, strict=True):
+            if row is not None:
+                names = variants.dictionary(row["metadata"])
+                row["value"] = variants.encoded(tree, {name: at for at, name in enumerate(names)})
+        return pa.chunked_array([pa.array(rows, rest.type)])
+
+    def _whole(
+        self, rest: pa.ChunkedArray, first: int, keys: list[str], _: bytes
+    ) -> pa.ChunkedArray:
         """Maps with the entries of the columns of keys, sorted by key."""
         rows, is_number = rest.to_pylist(), pa.types.is_integer(rest.type.key_type)
         for place, text in enumerate(keys):

@@ -1,0 +1,210 @@
+"""Variant values ↔ a column for each of some paths, and the rest; names and types of paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fermion import kernels
+from fermion.columns import validity
+from fermion.columns.arrow_buffers import own_validity
+from fermion.errors import InvalidArgumentError, InvalidFileError
+
+PATH_NAMES_MAX = 64
+
+TYPES: tuple[pa.DataType, ...] = (
+    pa.null(),
+    pa.bool_(),
+    pa.int64(),
+    pa.float64(),
+    pa.string(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("us"),
+)
+"""What a column of a path holds, by the number that files have; never to change. 0: nothing."""
+TEXT = TYPES.index(pa.string())
+_WORDS = (None, np.uint8, np.int64, np.int64, None, np.int32, np.int64, np.int64)
+
+Path = tuple[str, ...]
+
+_NAME = r"[^.'\[\]\"*]+|'(?:[^']|'')*'"
+_PATH = re.compile(rf"(?:{_NAME})(?:\.(?:{_NAME}))*", re.DOTALL)
+_NAMES = re.compile(_NAME, re.DOTALL)
+_PLAIN = re.compile(r"[^.'\[\]\"*]+", re.DOTALL)
+
+
+def path_text(path: Sequence[str]) -> str:
+    """A path as text: ``user.id``; a name that has one of ``.'"[]*``, or is empty, in quotes."""
+    quoted = (
+        name if _PLAIN.fullmatch(name) else "'{}'".format(name.replace("'", "''")) for name in path
+    )
+    return ".".join(quoted)
+
+
+def parse_path(text: str, where: str) -> Path:
+    """The names of a path.
+
+    Raises InvalidArgumentError: The text is no path, or has more than 64 names.
+    """
+    if not _PATH.fullmatch(text):
+        raise InvalidArgumentError(f"{where}: {text!r} is no path: write user.id, or 'a.b'.id")
+    path = tuple(
+        name[1:-1].replace("''", "'") if name.startswith("'") else name
+        for name in _NAMES.findall(text)
+    )
+    if len(path) > PATH_NAMES_MAX:
+        raise InvalidArgumentError(f"{where}: a path of {len(path)} names, expected at most 64")
+    return path
+
+
+class Values(NamedTuple):
+    """Variant values in the form that kernels take; those that are null have no bytes.
+
+    metas, values: ``uint8``. meta_ends, value_ends: ``int64``, shape (rows + 1,).
+    """
+
+    metas: np.ndarray
+    meta_ends: np.ndarray
+    values: np.ndarray
+    value_ends: np.ndarray
+
+
+def storage_of(array: pa.Array) -> pa.StructArray:
+    """The struct of metadata and value below the extension type."""
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array
+
+
+def values_of(array: pa.Array) -> Values:
+    """The values of a Variant column.
+
+    array: Of a column that `is_variant`.
+    """
+    storage = storage_of(array)
+    visible = validity.to_flags(own_validity(storage), len(storage))
+    parts: list[np.ndarray] = []
+    for name in ("metadata", "value"):
+        child = storage.field(name)
+        if not visible.all():
+            child = child.filter(pa.array(visible))
+        child = child.cast(pa.large_binary())
+        _, ends, data = child.buffers()
+        bounds = np.zeros(len(storage) + 1, np.int64)
+        if len(child):
+            own = np.frombuffer(ends, np.int64, len(child) + 1, 8 * child.offset)
+            bounds[1:] = own[np.cumsum(visible)]
+            bounds[0] = own[0]
+        parts += [np.frombuffer(data, np.uint8) if data is not None else _NONE, bounds]
+    return Values(*parts)
+
+
+_NONE = np.empty(0, np.uint8)
+
+
+def with_values(array: pa.Array, values: np.ndarray, ends: np.ndarray) -> pa.Array:
+    """A Variant column with other values, and the metadata that it has.
+
+    Raises InvalidArgumentError: They do not fit the offsets of its type.
+    """
+    storage = storage_of(array)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(values)]
+    made = pa.Array.from_buffers(pa.large_binary(), len(storage), buffers)
+    field = storage.type.field("value")
+    try:
+        made = made.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(
+            f"Variant values of {len(values)} bytes in one array: read fewer rows at once"
+        ) from error
+    visible = validity.to_flags(own_validity(storage), len(storage))
+    changed = pa.StructArray.from_arrays(
+        [storage.field("metadata"), made],
+        fields=[storage.type.field("metadata"), field],
+        mask=None if visible.all() else pa.array(~visible),
+    )
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, changed)
+    return changed
+
+
+class PathTree:
+    """Paths and the types of their columns, as kernels take them.
+
+    paths: Without repeats.
+    kinds: ``uint8``, shape (paths,): places in `TYPES`.
+    """
+
+    def __init__(self, paths: Sequence[Path], kinds: np.ndarray) -> None:
+        nodes: dict[Path, int] = {(): 0}
+        for path in paths:
+            for depth in range(1, len(path) + 1):
+                nodes.setdefault(path[:depth], len(nodes))
+        names = [path[-1].encode() if path else b"" for path in nodes]
+        self.kinds = np.asarray(kinds, np.uint8)
+        self._parents = np.array([nodes[path[:-1]] if path else -1 for path in nodes], np.int32)
+        self._ends = np.cumsum([0, *map(len, names)])
+        self._text = np.frombuffer(b"".join(names), np.uint8)
+        self._columns = np.full(len(nodes), -1, np.int32)
+        self._columns[[nodes[path] for path in paths]] = np.arange(len(paths))
+
+    @property
+    def arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What kernels take: parents, ends, text, columns, kinds."""
+        return self._parents, self._ends, self._text, self._columns, self.kinds
+
+    def assemble(
+        self, rest: pa.Array, places: Sequence[int], columns: Sequence[pa.Array], where: str
+    ) -> pa.Array:
+        """Whole values of what is left of them and columns of paths.
+
+        places: Which paths the columns are of.
+        Raises InvalidFileError: A value of a path has no object that it belongs to, or is in the
+            rest as well.
+        """
+        codes, rows, words = [_CODES], [_ROWS], [_ROWS]
+        texts: list[pa.Array] = [pa.array([], pa.large_string())]
+        count = 0
+        for place, column in zip(places, columns, strict=True):
+            own = np.flatnonzero(validity.to_flags(own_validity(column), len(column)))
+            kept = column.drop_null() if len(own) < len(column) else column
+            kind = int(self.kinds[place])
+            if kind == TEXT:
+                texts.append(kept.cast(pa.large_string()))
+                found = np.arange(count, count + len(kept))
+                count += len(kept)
+            elif kind == 1:
+                found = kept.cast(pa.uint8()).to_numpy().astype(np.int64)
+            else:
+                dtype = np.dtype(_WORDS[kind])
+                found = np.frombuffer(
+                    kept.buffers()[1], dtype, len(kept), kept.offset * dtype.itemsize
+                )
+            codes.append(np.full(len(own), place, np.uint32))
+            rows.append(own)
+            words.append(found.astype(np.int64))
+        joined = pa.concat_arrays(texts)
+        _, ends, data = joined.buffers()
+        try:
+            values, value_ends = kernels.assemble_variants(
+                *values_of(rest),
+                *self.arguments,
+                np.concatenate(codes),
+                np.concatenate(rows),
+                np.concatenate(words),
+                np.frombuffer(ends, np.int64, len(joined) + 1, 8 * joined.offset)
+                if len(joined)
+                else np.zeros(1, np.int64),
+                np.frombuffer(data, np.uint8) if data is not None else _NONE,
+            )
+        except ValueError as error:
+            raise InvalidFileError(f"{where}: {error}") from None
+        return with_values(rest, values, value_ends)
+
+
+_CODES, _ROWS = np.empty(0, np.uint32), np.empty(0, np.int64)

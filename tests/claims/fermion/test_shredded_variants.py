@@ -1,0 +1,287 @@
+"""Variant columns whose paths have columns of their own come back equal, value by value."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fermion
+from fermion import Shred, kernels
+from fermion.columns.variants import TYPES, PathTree, parse_path, path_text, values_of
+from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
+from fermion.layout import FOOTER, Incompat
+from tests.kit.files.file_anatomy import repair
+from tests.kit.files.mutations import memory_limit
+from tests.kit.variants import (
+    STORAGE,
+    column,
+    dictionary,
+    kind_of,
+    objects,
+    plain,
+    primitive,
+    put,
+    table,
+    taken,
+    variant,
+)
+
+NAMES = ["a", "b", "a.b", "", "it's", "über", "*", "[0]"]
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=70)
+    | st.dates()
+    | st.datetimes(datetime.datetime(1900, 1, 1))
+    | st.datetimes(datetime.datetime(1900, 1, 1), timezones=st.just(datetime.UTC))
+    | st.just(bytes([8 << 2, 2, 1, 0, 0, 0]))  # decimal4
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map(tuple)
+
+
+def stored(rows: pa.Table, **options) -> bytes:
+    sink = io.BytesIO()
+    fermion.write_table(rows, sink, **options)
+    return sink.getvalue()
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(VALUES | st.just(...), max_size=12),
+    st.just("all") | st.integers(0, 3) | st.lists(PATHS.map(path_text), unique=True),
+    st.integers(1, 12),
+)
+def test_any_values_survive_the_round_trip(values, keys, stripe_rows):
+    """Whole values, some rows, one by one, after a change of columns, in equal bytes."""
+    rows = table(values).append_column("id", [list(range(len(values)))])
+    file = stored(rows, shred={"event": Shred(keys)}, stripe_rows=stripe_rows)
+    with fermion.open(file) as opened:
+        assert opened.verify().problems == ()
+        assert opened.version == (1, 5)
+        assert opened.schema == rows.schema
+        assert opened.read().equals(rows)
+        some = list(range(0, len(values), 2))
+        assert opened.take(some).equals(rows.take(pa.array(some, pa.int64())))
+        assert opened.read(filter="id > 2").equals(rows.slice(3))
+
+
+def test_paths_are_text_in_one_form():
+    for path in (("user", "id"), ("a.b", "it's"), ("", "*"), ("[0]", '"', " x"), ("日本",)):
+        assert parse_path(path_text(path), "") == path
+    assert path_text(("user", "a.b")) == "user.'a.b'"
+    for wrong in ("", ".", "a.", "a..b", "'a", "a'b", "a[0]", "*", "a.'b'c"):
+        with pytest.raises(InvalidArgumentError):
+            parse_path(wrong, "")
+    with pytest.raises(InvalidArgumentError, match="65 names"):
+        parse_path(".".join("a" * 65), "")
+
+
+def test_frequent_paths_of_one_type_get_columns():
+    """Others stay in the rest, and a path is complete where the rest has only nulls of it."""
+    values = [{"n": at, "s": {"t": "x" * at}, "mixed": at if at % 2 else "x"} for at in range(200)]
+    values += [{"n": None, "rare": 1}, {"n": 5, "s": "text"}, {"n": "text", "s": {"t": None}}]
+    file = stored(table(values), shred={"event": Shred()}, stripe_rows=202)
+    with fermion.open(file) as opened:
+        (paths,) = opened.index.map_keys.values()
+        assert paths.keys == [("n",), ("s", "t")]
+        assert [TYPES[kind] for kind in paths.kinds] == [pa.int64(), pa.string()]
+        assert paths.complete.tolist() == [[True, True], [False, True]]
+        assert opened.read().equals(table(values))
+
+
+def test_types_that_change_between_stripes_stay_in_the_rest():
+    values = [{"a": 1}, {"a": 2}, {"a": "x", "b": True}, {"a": {"b": 1.5}, "b": False}]
+    file = stored(table(values), shred={"event": Shred()}, stripe_rows=2)
+    with fermion.open(file) as opened:
+        (paths,) = opened.index.map_keys.values()
+        assert paths.keys == [("a",), ("b",), ("a", "b")]
+        assert paths.complete.tolist() == [[True, False, False], [False, True, True]]
+        assert opened.read().equals(table(values))
+
+
+@settings(max_examples=60)
+@given(st.lists(VALUES, max_size=6), st.lists(PATHS, unique=True, max_size=5), st.data())
+def test_kernels_agree_with_values_taken_apart_in_python(values, paths, data):
+    """Paths found and counted, values taken out, and put back."""
+    source = values_of(column(values))
+    trees = [plain(variant(each)) for each in values]
+    parents, ends = np.empty(500, np.int32), np.empty(501, np.int64)
+    text, counts = np.empty(5000, np.uint8), np.zeros((500, 8), np.uint32)
+    rows = np.arange(len(values))
+    found = kernels.variant_paths(*source, rows, parents, ends, text, counts.reshape(-1))
+    expected: dict[tuple, list[int]] = {}
+
+    def count(tree, path):
+        for name, field in tree.items() if isinstance(tree, dict) else ():
+            each = expected.setdefault((*path, name), [0] * 8)
+            if kind_of(field) < 8:
+                each[kind_of(field)] += 1
+            count(field, (*path, name))
+
+    for tree in trees:
+        count(tree, ())
+    names = [()]
+    for node in range(1, found):
+        name = bytes(text[ends[node] : ends[node + 1]]).decode()
+        names.append((*names[parents[node]], name))
+    assert {name: counts[at].tolist() for at, name in enumerate(names) if at} == expected
+
+    kinds = np.array([data.draw(st.integers(1, 7)) for _ in paths], np.uint8)
+    incomplete = np.zeros(len(paths), np.uint8)
+    tree = PathTree(paths, kinds)
+    rest, rest_ends, codes, row_of, words, texts = kernels.split_variants(
+        *source, *tree.arguments, incomplete
+    )
+    entries: dict[tuple, bytes] = {}
+    other = set()
+    for row, whole in enumerate(trees):
+        for at in sorted(range(len(paths)), key=lambda at: -len(paths[at])):
+            value = taken(whole, paths[at])
+            if value is not None and kind_of(value) == kinds[at]:
+                entries[row, at] = value
+            elif value is not None:
+                put(whole, paths[at], value)
+                if kind_of(value) != 8:
+                    other.add(at)
+    for row, value in enumerate(values):
+        own = bytes(rest[rest_ends[row] : rest_ends[row + 1]])
+        assert objects(dictionary(variant(value)["metadata"]), own) == trees[row]
+    assert set(np.flatnonzero(incomplete).tolist()) == other
+    start, text_ends = 0, [0]
+    given_words = words.copy()
+    assert row_of.tolist() == sorted(row_of.tolist())
+    for at, (code, row, word) in enumerate(zip(codes, row_of, words, strict=True)):
+        value = entries.pop((int(row), int(code)))
+        if kinds[code] == 4:
+            assert primitive(bytes(texts[start:word]).decode()) == value
+            start = int(word)
+            given_words[at] = len(text_ends) - 1
+            text_ends.append(start)
+        else:
+            assert _word(value) == word
+    assert not entries
+    order = np.random.default_rng(1).permutation(len(codes))
+    whole, whole_ends = kernels.assemble_variants(
+        source.metas,
+        source.meta_ends,
+        rest,
+        rest_ends,
+        *tree.arguments,
+        codes[order],
+        row_of[order],
+        given_words[order],
+        np.array(text_ends),
+        texts,
+    )
+    assert whole.tobytes() == b"".join(variant(each)["value"] for each in values)
+    assert whole_ends.tolist() == source.value_ends.tolist()
+
+
+def _word(value: bytes) -> int:
+    kind = value[0] >> 2
+    if kind in (1, 2):
+        return 2 - kind
+    return int.from_bytes(value[1:], "little", signed=True)
+
+
+def test_values_in_another_form_come_back_equal():
+    """Wide integers and offsets, fields in no order, names in no order."""
+    names = b"\x01\x02\x00\x01\x02ba"  # b: 0, a: 1
+    wide = bytes([6 << 2]) + struct.pack("<q", 5)
+    value = bytes([(3 | 1 << 2) << 2 | 2, 2]) + b"\1\0\0\0" + struct.pack("<III", 2, 0, 11)
+    value += b"\x05x" + wide
+    rows = raw({"metadata": names, "value": value})
+    with fermion.open(stored(rows, shred={"event": Shred(["a", "b"])})) as opened:
+        (found,) = opened.read()["event"].to_pylist()
+    assert found["metadata"] == names
+    assert plain(found) == {"a": primitive(5), "b": primitive("x")}
+
+
+WRONG = {
+    "no metadata": {"metadata": b"", "value": b"\x02\0\0"},
+    "a cut value": {"metadata": b"\x01\0\0", "value": b"\x18\0"},
+    "bytes behind the value": {"metadata": b"\x01\0\0", "value": b"\0\0"},
+    "an unknown type": {"metadata": b"\x01\0\0", "value": b"\xfc"},
+    "an id without a name": {"metadata": b"\x01\0\0", "value": b"\x02\1\0\0\1\0"},
+    "a field twice": {"metadata": b"\x01\1\0\1a", "value": b"\x02\2\0\0\0\1\2\0\0"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_bytes_that_are_no_values_are_refused(name):
+    with pytest.raises(InvalidArgumentError, match="column 'event': row 0"):
+        stored(raw(WRONG[name]), shred={"event": Shred(["a.b"])})
+
+
+def raw(value: dict[str, bytes]) -> pa.Table:
+    return pa.table([pa.array([value], STORAGE)], schema=table([]).schema)
+
+
+def test_fields_that_share_an_object_are_refused_in_bounded_time():
+    """64 levels of two fields that are the same object: 2 ** 64 paths."""
+    value = b"\0"
+    for _ in range(63):
+        size = len(value)
+        value = bytes([1 << 2 | 2, 2, 0, 1]) + struct.pack("<HHH", 0, 0, size) + value
+    with pytest.raises(InvalidArgumentError, match="no Variant value"):
+        stored(raw({"metadata": b"\x01\2\0\1\2ab", "value": value}), shred={"event": Shred()})
+
+
+def test_paths_that_metadata_only_claim_are_refused():
+    """A million paths in a section of few bytes, types that there are not: an error, at once."""
+    file = bytearray(stored(table([{"a": 1, "b": {"c": 2}}] * 8), shred={"event": Shred()}))
+    footer = np.frombuffer(file, FOOTER, 1, len(file) - FOOTER.itemsize)[0]
+    assert int(footer["incompat"]) & Incompat.VARIANT_PATHS
+    with fermion.open(bytes(file)) as opened:
+        offset, _ = opened.index.sections[9]
+        assert opened.index.map_keys[0].complete.shape == (1, 2)
+    for at, change in ((12, struct.pack("<I", 10**6)), (32, b"\x09"), (32, b"\0")):
+        wrong = bytearray(file)
+        wrong[offset + at : offset + at + len(change)] = change
+        repair(wrong)
+        with (
+            memory_limit(),
+            pytest.raises(FermionError),
+            fermion.open(bytes(wrong)) as opened,
+        ):
+            opened.read()
+
+
+def test_values_of_paths_that_do_not_fit_the_rest_are_refused():
+    tree = PathTree([("a",), ("b", "c")], np.array([2, 2], np.uint8))
+    number = pa.array([7])
+    for rest in ([{"a": 1, "b": {}}], [{"b": 5}], [...], [5], [{"c": 1}]):
+        for places in ([0], [1]):
+            if rest == [{"a": 1, "b": {}}] and places == [1]:
+                continue
+            with pytest.raises(InvalidFileError, match="x: row 0"):
+                tree.assemble(column(rest), places, [number], "x")
+
+
+def test_columns_that_are_added_and_dropped_leave_paths_as_they_are(tmp_path):
+    rows = table([{"a": at, "b": {"c": "x"}} for at in range(9)]).append_column(
+        "id", [list(range(9))]
+    )
+    path, other = tmp_path / "one.fermion", tmp_path / "two.fermion"
+    path.write_bytes(stored(rows, shred={"event": Shred()}, stripe_rows=4))
+    fermion.add_columns(path, pa.table({"new": list(range(9))}), destination=other)
+    with fermion.open(other) as opened:
+        assert opened.verify().problems == ()
+        assert opened.read().equals(rows.append_column("new", [list(range(9))]))
+        assert opened.index.map_keys[0].keys == [("a",), ("b", "c")]
