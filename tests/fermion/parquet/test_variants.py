@@ -17,27 +17,14 @@ import pytest
 
 import fermion
 from fermion.errors import FermionError, InvalidFileError
-from fermion.parquet.variants import NAME, SPARK_SCHEMA, STORAGE, whole_values
+from fermion.parquet.variants import SPARK_SCHEMA, whole_values
 from tests.conftest import SHARED_DATA
+from tests.kit.variant_type import METADATA, NAME, STORAGE, known_here
 
 FOLDER = SHARED_DATA / "parquet-testing/shredded_variant"
 CASES = json.loads(path.read_text()) if (path := FOLDER / "cases.json").exists() else []
 CASES = [case for case in CASES if "parquet_file" in case]
 SIZES = (0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, 0, 0, 8, 8, 8, 16)
-
-
-class Known(pa.ExtensionType):
-    """The extension type as a process may register it."""
-
-    def __init__(self, storage: pa.DataType = STORAGE) -> None:
-        super().__init__(storage, NAME)
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return b""
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Known:
-        return cls(storage)
 
 
 def numbers(data: bytes, at: int, width: int, count: int) -> list[int]:
@@ -85,18 +72,20 @@ def models(array: pa.ChunkedArray) -> list[Any]:
 
 
 @pytest.fixture(params=["unknown", "known"])
-def maybe_known(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Whether the extension type is registered."""
-    if request.param == "known":
-        pa.register_extension_type(Known())
-    yield request.param == "known"
-    if request.param == "known":
+def variant_type(request: pytest.FixtureRequest) -> Iterator[pa.DataType | None]:
+    """The extension type in a process that knows it; otherwise None."""
+    if request.param == "unknown":
+        yield None
+        return
+    dtype, is_ours = known_here()
+    yield dtype
+    if is_ours:
         pa.unregister_extension_type(NAME)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["test"] for case in CASES])
 def test_shredded_values_are_those_of_the_cases_or_refused(
-    case, maybe_known, tmp_path, shared_data
+    case, variant_type, tmp_path, shared_data
 ):
     """The bytes beside each file are the oracle; invalid files leave nothing."""
     source, target = FOLDER / case["parquet_file"], tmp_path / "x.fermion"
@@ -116,8 +105,10 @@ def test_shredded_values_are_those_of_the_cases_or_refused(
         expected.append(model(keys, data[size:]))
     table = fermion.read_table(target)
     field = table.schema.field("var")
-    assert isinstance(field.type, Known) is maybe_known
-    assert maybe_known or field.metadata[b"ARROW:extension:name"] == NAME.encode()
+    if variant_type is None:
+        assert field.metadata[b"ARROW:extension:name"] == NAME.encode()
+    else:
+        assert field.type == variant_type
     assert models(table["var"]) == expected
     # and once more through Parquet
     back, again = tmp_path / "x.parquet", tmp_path / "y.fermion"
@@ -152,17 +143,16 @@ def test_files_of_duckdb_and_snowflake_become_values(tmp_path, shared_data):
 def test_columns_that_are_variant_are_annotated_among_others(tmp_path):
     """DuckDB reads them as VARIANT; others, and structs of the same shape, stay what they are."""
     rows = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x0c\x07"}, None], STORAGE)
-    named = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": ""}
     nested = pa.array([{"v": [{"v": 1}]}, None])
     fields = [
         pa.field("n", nested.type),
-        pa.field("v", STORAGE, metadata=named),
+        pa.field("v", STORAGE, metadata=METADATA),
         *[
             pa.field(f"c{at}", pa.int8(), metadata={"PARQUET:field_id": str(at)})
             for at in range(20)
         ],
         pa.field("s", STORAGE),
-        pa.field("last \u20ac", STORAGE, metadata={**named, "PARQUET:field_id": "9"}),
+        pa.field("last \u20ac", STORAGE, metadata={**METADATA, "PARQUET:field_id": "9"}),
     ]
     numbers = [pa.array([1, 2], pa.int8())] * 20
     table = pa.table([nested, rows, *numbers, rows, rows], schema=pa.schema(fields))
