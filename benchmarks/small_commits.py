@@ -23,7 +23,9 @@ AGGREGATES = {"id": ("min", "max", "sum", "count"), "value": ("min", "max", "sum
 
 def small(layer: Layer, size: Size) -> Action:
     """Append; open and aggregate all; compact. The time is that of a commit."""
-    count = min(COMMITS[size], SLOW_COMMITS if layer.name in ("lance", "deltalake") else 10**9)
+    count = min(
+        COMMITS[size], SLOW_COMMITS if layer.name in ("ducklake", "lance", "deltalake") else 10**9
+    )
     path = tables.fresh(layer, size)
     layer.create(path, tables.rows(0).schema)
     data = [tables.rows(ROWS, number * ROWS) for number in range(100)]
@@ -82,7 +84,7 @@ QUESTION = Question(
         "aggregate_cpu_seconds",
         "compact_seconds",
     ),
-    notes="lance and deltalake: 3,000 commits instead of 30,000. commit_bytes: all that is stored, "
+    notes="ducklake, lance and deltalake: 3,000 commits instead of 30,000. commit_bytes: all that is stored, "
     "rows included, for each commit. fermion calls fsync for every file, its fast form and lance "
     "and deltalake do not; SQLite does, for ducklake. fermion merging: the fast form, with "
     "compaction.min.file_num=10.",

@@ -215,10 +215,17 @@ class ColumnIndexTable(ColumnRanges):
         """
         if len(ordinals) > BULK_COLUMNS:
             return self._ranges_of_many(np.asarray(ordinals, np.int64))
-        base = self._footer.cit_offset
+        base, wanted = self._footer.cit_offset, [int(each) for each in ordinals]
+        first = min(wanted, default=0)
+        table: memoryview | None = None
+        if wanted and (count := max(wanted) + 2 - first) <= BULK_COLUMNS:
+            table = self._tail.view(base + 8 * first, 8 * count)
         ranges = []
-        for ordinal in map(int, ordinals):
-            start, stop = _PAIR.unpack(self._tail.view(base + 8 * ordinal, 16))
+        for ordinal in wanted:
+            if table is None:
+                start, stop = _PAIR.unpack(self._tail.view(base + 8 * ordinal, 16))
+            else:
+                start, stop = _PAIR.unpack_from(table, 8 * (ordinal - first))
             self._check(ordinal, start, stop)
             ranges.append((start, stop - start))
         return np.array(ranges, np.int64).reshape(-1, 2)

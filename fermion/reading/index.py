@@ -16,7 +16,7 @@ from fermion.errors import ChecksumError, InvalidArgumentError, InvalidFileError
 from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import Lock, cached_property
 from fermion.io.checksum import PageChecks
-from fermion.io.source import CountingSource
+from fermion.io.source import FEW_RANGES, CountingSource
 from fermion.layout import (
     FIELD_ID_NONE,
     FOOTER,
@@ -405,7 +405,8 @@ class FileIndex:
         wanted = np.asarray(ordinals, np.int64)
         with self._block_lock.get():
             missing = wanted
-            if again or len(wanted) > 1:
+            is_first = len(self._block_buffers) == 1 and len(wanted) <= FEW_RANGES and not again
+            if again or (len(wanted) > 1 and not is_first):
                 is_missing = np.zeros(len(self._block_places), bool)
                 is_missing[wanted[again | (self._block_places[wanted, 0] == 0)]] = True
                 missing = np.flatnonzero(is_missing)
@@ -418,6 +419,8 @@ class FileIndex:
                 self._block_buffers += buffers  # first: another thread may fork in between
                 self._block_offsets[missing] = ranges[:, 0]
                 self._block_places[missing] = places
+                if is_first:  # nothing was left out, nor put in order
+                    return self._block_buffers, places, np.ascontiguousarray(ranges[:, 0])
             return self._block_buffers, self._block_places[wanted], self._block_offsets[wanted]
 
     def _read_blocks(
