@@ -15,17 +15,15 @@ from benchmarks.layers import DELTA, DUCKLAKE, FAST, FULL, LANCE_TABLE, MERGING,
 from benchmarks.question import Action, Case, Question, Size, Target
 
 COMMITS = {"full": 30_000, "quick": 1_000, "tiny": 8}
-SLOW_COMMITS = 3_000
-"""Of a layer whose commits take the longer the more there are."""
+SLOW_COMMITS, SLOW = 3_000, ("ducklake", "lance", "deltalake")
+"""Of layers whose commits take the longer the more there are."""
 ROWS = 10
 AGGREGATES = {"id": ("min", "max", "sum", "count"), "value": ("min", "max", "sum", "mean", "count")}
 
 
 def small(layer: Layer, size: Size) -> Action:
     """Append; open and aggregate all; compact. The time is that of a commit."""
-    count = min(
-        COMMITS[size], SLOW_COMMITS if layer.name in ("ducklake", "lance", "deltalake") else 10**9
-    )
+    count = min(COMMITS[size], SLOW_COMMITS if layer.name in SLOW else 10**9)
     path = tables.fresh(layer, size)
     layer.create(path, tables.rows(0).schema)
     data = [tables.rows(ROWS, number * ROWS) for number in range(100)]
@@ -84,9 +82,9 @@ QUESTION = Question(
         "aggregate_cpu_seconds",
         "compact_seconds",
     ),
-    notes="ducklake, lance and deltalake: 3,000 commits instead of 30,000. commit_bytes: all that is stored, "
-    "rows included, for each commit. fermion calls fsync for every file, its fast form and lance "
-    "and deltalake do not; SQLite does, for ducklake. fermion merging: the fast form, with "
+    notes="ducklake, lance and deltalake: 3,000 commits instead of 30,000. commit_bytes: all that "
+    "is stored, rows included, for each commit. fermion calls fsync for every file, its fast form, "
+    "lance and deltalake do not; SQLite does, for ducklake. fermion merging: the fast form, with "
     "compaction.min.file_num=10.",
 )
 
