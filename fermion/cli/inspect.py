@@ -10,7 +10,7 @@ from typing import Any
 from fermion.cli.console import Console, size_text
 from fermion.cli.html_output import add_html, check_html, write_html
 from fermion.cli.protocol import add_storage_options, storage_options
-from fermion.columns.maps import key_name
+from fermion.columns.maps import has_shreddable_keys, key_name
 from fermion.display import counted
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
@@ -142,11 +142,10 @@ def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iter
     required = "" if column.nullable else " not null"
     yield f"  {column.name}: {column.type}{required}, {', '.join(parts)}"
     if column.num_keys:
-        example = key_name(column.name, "KEY")
-        yield (
-            f"    {counted(column.num_keys, 'key')} with a column: {size_text(column.key_bytes)} "
-            f'(--column "{example}" shows one)'
-        )
+        is_map = has_shreddable_keys(column.type)
+        example = f' (--column "{key_name(column.name, "KEY")}" shows one)' if is_map else ""
+        what = counted(column.num_keys, "key" if is_map else "path")
+        yield f"    {what} with a column: {size_text(column.key_bytes)}{example}"
     if column.blob_bytes is not None:
         yield f"    blobs: {size_text(column.blob_bytes)} in all, read only when asked for"
     for stream in column.streams:

@@ -12,6 +12,7 @@ from fermion.columns.maps import key_name
 from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
 from fermion.exports import LoadedWhenAskedFor
+from fermion.metadata.map_keys import VariantPaths
 from fermion.reading.file import open_file
 from fermion.reading.inspection import LeafStatistics, bound_text, describe_statistics
 
@@ -49,7 +50,10 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
         found = describe_statistics(file.index, names)
         blobs = file.index.all_fields() if file.index.footer.has_blobs else []
         num_rows = file.num_rows
-        keys = {file.index.all_names[at]: each.count for at, each in file.index.map_keys.items()}
+        keys = {
+            file.index.all_names[at]: (each.count, isinstance(each, VariantPaths))
+            for at, each in file.index.map_keys.items()
+        }
     if arguments.json:
         leaves = [_leaf_json(leaf) for leaf in found]
         console.print_json({"num_rows": num_rows, "columns": leaves})
@@ -62,10 +66,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if found:
         header = ["column", "type", "nulls", "min", "max", "flags"]
         console.print_table(header, [_cells(leaf) for leaf in found], right=["nulls"])
-    for name, count in keys.items():
-        example = key_name(name, "KEY")
+    for name, (count, is_variant) in keys.items():
         console.print(
-            f'{name}: {counted(count, "key")} with a column (--column "{example}" shows one)'
+            f"{name}: {counted(count, 'path')} with a column"
+            if is_variant
+            else f"{name}: {counted(count, 'key')} with a column "
+            f'(--column "{key_name(name, "KEY")}" shows one)'
         )
     if left_out:
         console.print(f"... and {left_out:,} more (--all shows them)")

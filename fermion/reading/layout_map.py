@@ -21,6 +21,7 @@ from fermion.display import counted, shortened, type_text
 from fermion.exports import dataclass
 from fermion.html.page import LAYOUT, web_page
 from fermion.layout import FOOTER, HEAD, SectionKind
+from fermion.metadata.map_keys import VariantPaths
 from fermion.reading.column_metadata import (
     DICTIONARY_PAGE,
     ColumnMetadata,
@@ -157,7 +158,8 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     for ordinal, size in blobs.items():
         names[ordinal] += f" ({size:,} bytes of blobs)"
     for ordinal, keys in index.map_keys.items():
-        names[ordinal] += f" ({counted(keys.count, 'key')})"
+        what = "path" if isinstance(keys, VariantPaths) else "key"
+        names[ordinal] += f" ({counted(keys.count, what)})"
         for column in describe_columns(index, keys_columns(keys)):
             of_map = replace(column, ordinal=ordinal, null_counts=())
             count += _add_column(index, drawn, of_map, whole=pages)

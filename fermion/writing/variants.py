@@ -31,7 +31,7 @@ from fermion.writing.flat import ColumnSet, Tables
 
 SAMPLE_ROWS = 2048
 """Of a stripe, in which its paths are looked for."""
-SPARSE_ROWS = 64
+SPARSE_ROWS = 16
 """By default a path that fewer of so many rows have gets no column."""
 SAME_TYPE = 0.9
 """Of the values of a path: at least this part has the type of its column."""

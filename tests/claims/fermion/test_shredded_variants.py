@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import Shred, kernels
+from fermion.cli.program import main
 from fermion.columns.variants import TYPES, PathTree, parse_path, path_text, values_of
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.layout import FOOTER, Incompat
+from fermion.reading.layout_map import layout_map
 from tests.kit.files.file_anatomy import repair
 from tests.kit.files.mutations import memory_limit
 from tests.kit.variants import (
@@ -285,3 +287,18 @@ def test_columns_that_are_added_and_dropped_leave_paths_as_they_are(tmp_path):
         assert opened.verify().problems == ()
         assert opened.read().equals(rows.append_column("new", [list(range(9))]))
         assert opened.index.map_keys[0].keys == [("a",), ("b", "c")]
+
+
+def test_ten_thousand_paths_are_one_line(tmp_path, capsys):
+    """In `inspect`, `stats` and the page of the file, which count them and name none."""
+    path = tmp_path / "many.fermion"
+    values = [{"a": {f"name_{at}": at for at in range(10_000)}}]
+    path.write_bytes(stored(table(values), shred={"event": Shred()}))
+    for command in ("inspect", "stats"):
+        assert main([command, str(path)]) == 0
+        shown = capsys.readouterr().out
+        assert "10,000 paths with a column" in shown
+        assert "name_7" not in shown
+    with fermion.open(path) as opened:
+        assert layout_map(opened.index)["names"] == ["event (10,000 paths)"]
+        assert opened.read().equals(table(values))
