@@ -57,7 +57,9 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.io.remote import refuse_credentials as refuse_credentials
     from fermion.io.remote import renames_in_one_step as renames_in_one_step
     from fermion.io.remote import storage_error as storage_error
+    from fermion.io.sink import Sink as Sink
     from fermion.io.sink import open_sink as open_sink
+    from fermion.io.source import open_source as open_source
     from fermion.parquet.source import ParquetSource as ParquetSource
     from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
@@ -134,7 +136,8 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "renames_in_one_step",
             "storage_error",
         ),
-        "io.sink": ("open_sink",),
+        "io.sink": ("Sink", "open_sink"),
+        "io.source": ("open_source",),
         "parquet.source": ("ParquetSource",),
         "predicate.blocks": ("blocks_that_may_match",),
         "predicate.polars_expression": ("filter_of_predicate",),

@@ -11,6 +11,8 @@ from fermion.exports import load_when_asked_for
 if TYPE_CHECKING:  # for type checkers and editors; a running program follows the table below
     from fermion.blobs.handle import Handle as Handle
     from fermion.blobs.handle import HandleType as HandleType
+    from fermion.blobs.handle import as_handles as as_handles
+    from fermion.blobs.handle import handle_type as handle_type
     from fermion.blobs.references import REFERENCE as REFERENCE
     from fermion.blobs.references import given_field as given_field
     from fermion.blobs.references import is_blob as is_blob
@@ -23,7 +25,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
 __all__, __getattr__, __dir__ = load_when_asked_for(
     __name__,
     {
-        "handle": ("Handle", "HandleType"),
+        "handle": ("Handle", "HandleType", "as_handles", "handle_type"),
         "references": ("REFERENCE", "given_field", "is_blob", "is_reference", "stored_field"),
         "values": ("BlobFiles", "BlobValues"),
         "writing": ("BlobSink",),

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fermion import arrow_compute as pc
 from fermion.arguments import integer
-from fermion.blobs.references import REFERENCE, check_pieces
+from fermion.blobs.references import REFERENCE, check_pieces, struct_of
 from fermion.display import location_text
 from fermion.errors import ChecksumError, InvalidArgumentError
 from fermion.io.source import open_source
@@ -215,6 +216,9 @@ class HandleType(pa.ExtensionType):
     def __arrow_ext_scalar_class__(self) -> type[HandleScalar]:
         return HandleScalar
 
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
+
     def __reduce__(self) -> tuple[Callable[..., HandleType], tuple[Any, ...]]:
         return HandleType, (self.storage_options,)
 
@@ -230,6 +234,17 @@ def handle_type(storage_options: dict[str, Any] | None) -> HandleType:
             return known
     _types.append(HandleType(storage_options))
     return _types[-1]
+
+
+def as_handles(array: pa.Array) -> pa.ExtensionArray:
+    """Handles that hold the values of a binary array themselves; handles as they are."""
+    if isinstance(array.type, HandleType):
+        return array
+    values, rows = array.cast(pa.large_binary()), len(array)
+    children = [pa.nulls(rows, each.type) for each in REFERENCE]
+    children[0], children[3] = values, pc.binary_length(values).cast(pa.int64())
+    storage = struct_of(children, np.asarray(values.is_valid()))
+    return pa.ExtensionArray.from_storage(handle_type(None), storage)
 
 
 pa.register_extension_type(handle_type(None))

@@ -458,6 +458,12 @@ class _Walk:
         for beside in (entry.column_files, entry.indexes):
             for each in beside:
                 self._check_data_file(as_data_file(each))
+        for blobs in entry.blob_files:
+            if blobs.file not in self.files:
+                self.files[blobs.file] = blobs.size
+                is_outside_here = blobs.external_path is not None
+                if self.looks_outside or not is_outside_here:
+                    self._check_size(blobs.file, blobs.size, is_outside_here)
         if entry.file in self.files:
             return
         self.files[entry.file] = entry.size

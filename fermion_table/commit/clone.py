@@ -21,7 +21,7 @@ from fermion_table.commit.request import CommitMetadata, CommitRequest, NewSchem
 from fermion_table.errors import CorruptMetadata, TableExists, UnsafeStorage, VersionNotFound
 from fermion_table.metadata.clone_links import CLONE_TAG_PREFIX, message_of_clone_tag
 from fermion_table.metadata.history import load_schema, load_table_schema, table_exists
-from fermion_table.metadata.manifest import ColumnFile, DeletionVector, Entry, IndexFile
+from fermion_table.metadata.manifest import BlobFile, ColumnFile, DeletionVector, Entry, IndexFile
 from fermion_table.metadata.manifest_store import live_entries, read_stored
 from fermion_table.metadata.references import create_tag, delete_tag, load_tag, snapshot_of
 from fermion_table.metadata.shared_files import (
@@ -39,7 +39,7 @@ from fermion_table.storage.location import open_store, refuse_nested
 from fermion_table.storage.paths import DELETION_DIRECTORY, SCHEMA_DIRECTORY, tag_path, unique_name
 from fermion_table.storage.store import AtomicStore
 
-_Beside = TypeVar("_Beside", ColumnFile, IndexFile)
+_Beside = TypeVar("_Beside", BlobFile, ColumnFile, IndexFile)
 
 
 def clone_table(
@@ -118,6 +118,7 @@ def clone_entries(source: AtomicStore, entries: Sequence[Entry]) -> list[Entry]:
             external_path=entry.external_path or source.locate(entry.path),
             column_files=tuple(_located(source, each) for each in entry.column_files),
             indexes=tuple(_located(source, each) for each in entry.indexes),
+            blob_files=tuple(_located(source, each) for each in entry.blob_files),
             deletion_vector=_located_vector(source, entry),
             sequence_offset=ranks[entry.sequence_number],
             sequence_start=None,
@@ -142,7 +143,7 @@ def _located_vector(source: AtomicStore, entry: Entry) -> DeletionVector | None:
 
 
 def _located(source: AtomicStore, file: _Beside) -> _Beside:
-    """A column file, or an index file, as an entry of a clone has it."""
+    """A column file, an index file or a blob file, as an entry of a clone has it."""
     location = file.external_path or source.locate(file.path)
     return msgspec.structs.replace(file, path="", external_path=location)
 

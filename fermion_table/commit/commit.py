@@ -451,6 +451,7 @@ class Commit:
         )
         new = {path for entry in entries for path in data_paths_of(entry)}
         new.update(path for entry in entries for path in index_paths_of(entry))
+        new.update(each.path for entry in entries for each in entry.blob_files if each.path)
         new -= self.fsynced
         self.store.fsync(sorted(new))
         self.fsynced |= new

@@ -40,6 +40,7 @@ from fermion_table.metadata.packed_manifest import (
     with_inherited,
 )
 from fermion_table.metadata.snapshot import (
+    BLOB_FILES,
     CHANGELOG,
     MANIFEST_LISTS,
     SNAPSHOT_FORMAT,
@@ -200,6 +201,7 @@ def next_snapshot(
             base.reader_features,
             (
                 *request.reader_features,
+                *([BLOB_FILES] if any(each.blob_files for each in changes.added) else []),
                 *([TRANSACTIONS] if prepared or follows != base.reference else []),
                 *([MANIFEST_LISTS] * any(each.kind == "list" for each in placement.manifests)),
             ),

@@ -23,7 +23,7 @@ from fermion_table.compaction.task import (
     slim,
 )
 from fermion_table.metadata.history import SchemaVersions, expiry_guard
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import BlobFile, Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.plan import splits_of
@@ -171,13 +171,25 @@ class SmallFilesTask(CompactionTask):
     settings: WriteSettings
     sort_by: tuple[str, ...] = ()
 
+    @property
+    def known_blobs(self) -> dict[str, BlobFile] | None:
+        """The blob files whose values stay where they are, by name; None: there are no blobs."""
+        if self.reader.request.blobs == "bytes":
+            return None
+        return {each.name: each for entry in self.group.entries for each in entry.blob_files}
+
     def rewrite(self) -> CompactionMessage:
         """Write the group's rows again."""
         entries = self.group.entries
         with (
             OwnedFiles(self.store) as owned,
             DataWriter(
-                self.store, self.schema, settings=self.settings, base_id=0, owned=owned
+                self.store,
+                self.schema,
+                settings=self.settings,
+                base_id=0,
+                owned=owned,
+                known_blobs=self.known_blobs,
             ) as writer,
         ):
             batches = _rows(self)
@@ -238,7 +250,13 @@ def compaction_tasks(
         SmallFilesTask(
             store=store,
             schema=schema,
-            reader=whole_row_reader(group.entries, store, schema, schemas),
+            reader=whole_row_reader(
+                group.entries,
+                store,
+                schema,
+                schemas,
+                blobs="references" if schema.blob_columns else "bytes",
+            ),
             group=CompactionGroup(tuple(slim(entry) for entry in group.entries)),
             guard=expiry_guard(store, snapshot),
             settings=settings,

@@ -105,6 +105,7 @@ class CompactionMessage(msgspec.Struct, frozen=True, kw_only=True, weakref=True)
     def paths(self) -> set[str]:
         """All files that were written for the group."""
         written = {path for entry in self.written for path in paths_of(entry)}
+        written -= {each.path for entry in self.removed for each in entry.blob_files}
         return written | self.vectors
 
     @property

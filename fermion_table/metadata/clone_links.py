@@ -96,7 +96,8 @@ def _is_own(entry: Entry) -> bool:
     vector = entry.deletion_vector
     if vector is not None and not is_outside(vector.path):
         return True
-    beside = (each.external_path for each in entry.column_files)
+    beside = [each.external_path for each in entry.column_files]
+    beside += [each.external_path for each in entry.blob_files]
     return None in (entry.external_path, *beside)
 
 

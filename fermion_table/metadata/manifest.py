@@ -90,6 +90,29 @@ class IndexFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
         return self.external_path or self.path
 
 
+class BlobFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A file of values to which the data file, or a column file, has references.
+
+    path, external_path, size: As of an `Entry`. References name it by the last part of its path.
+    live_bytes: Of the values that rows of the data file refer to, deleted ones included.
+    """
+
+    path: str = ""
+    external_path: str | None = None
+    size: Natural
+    live_bytes: Natural = 0
+
+    @property
+    def file(self) -> str:
+        """What identifies the file: its path, or a clone's external path."""
+        return self.external_path or self.path
+
+    @property
+    def name(self) -> str:
+        """What references call it."""
+        return self.file.rpartition("/")[2]
+
+
 def is_in(runs: Runs, field_id: int) -> bool:
     """Whether runs of field ids have one."""
     return any(first <= field_id <= last for first, last in runs)
@@ -274,6 +297,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     stats: Statistics by field id, of the file that has the field.
     column_files: Columns of the same rows in files of their own; see `ColumnFile`.
     indexes: Files that tell where values are in this file or its column files; see `IndexFile`.
+    blob_files: Files that hold values of blob columns; other entries may name them, too.
     deletion_vector: Rows of the file to leave out.
     source: What wrote the file; ``changelog``: it holds changes of rows, and is never live.
     created_ms: Milliseconds since 1970 UTC, by the writer's clock.
@@ -307,6 +331,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     stats: dict[Natural, FieldStatistics] = {}
     column_files: tuple[ColumnFile, ...] = ()
     indexes: tuple[IndexFile, ...] = ()
+    blob_files: tuple[BlobFile, ...] = ()
     deletion_vector: DeletionVector | None = None
     source: Source = "append"
     created_ms: Natural = 0
@@ -643,6 +668,7 @@ def _range(values: Iterable[int]) -> tuple[int, int]:
 def paths_of(entry: Entry) -> dict[str, int]:
     """The files of an entry that lie in this table, with their sizes."""
     paths = {**data_paths_of(entry), **index_paths_of(entry)}
+    paths.update({each.path: each.size for each in entry.blob_files if each.path})
     if entry.deletion_vector is not None:
         paths[entry.deletion_vector.path] = entry.deletion_vector.size
     return paths
@@ -654,6 +680,7 @@ def locations_of(entry: Entry) -> dict[str, int]:
     return {
         entry.file: entry.size,
         **{each.file: each.size for each in entry.column_files},
+        **{each.file: each.size for each in entry.blob_files},
         **({vector.path: vector.size} if vector is not None else {}),
     }
 

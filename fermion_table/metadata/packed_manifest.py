@@ -16,8 +16,8 @@ created_ms
 batch.min, batch.max, batch.count,     int64    of ``batch``; null: there are no batches
 batch.sorted (0 or 1)
 partition, columns, column_files,      string   the key's JSON; null: the default
-indexes, min_key, max_key, deletion_vector,
-unknown
+indexes, blob_files, min_key, max_key,
+deletion_vector, unknown
 stats.<id>.min, .max, .null_count,     int64    of ``stats``; flags null: no statistics of the
 .flags                                          field in this file
 =====================================  =======  ==================================================
@@ -53,6 +53,7 @@ from fermion_table.metadata.file_columns import (
 )
 from fermion_table.metadata.manifest import (
     BatchRange,
+    BlobFile,
     ColumnFile,
     DeletionVector,
     Entry,
@@ -80,6 +81,7 @@ _JSON: dict[str, Any] = {
     "columns": tuple[tuple[int, int], ...],
     "column_files": tuple[ColumnFile, ...],
     "indexes": tuple[IndexFile, ...],
+    "blob_files": tuple[BlobFile, ...],
     "min_key": Any,
     "max_key": Any,
     "deletion_vector": DeletionVector,
@@ -396,7 +398,7 @@ class PackedFiles:
 
     def paths(self, ordinals: np.ndarray) -> pa.Array:
         """See `FileColumns`."""
-        beside = ("column_files", "indexes")
+        beside = ("column_files", "indexes", "blob_files")
         table = self._read(["path", "deletion_vector", *beside], ordinals)
         found = [pa.nulls(0, pa.string())]
         if "path" in table.column_names:

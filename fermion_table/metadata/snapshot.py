@@ -41,12 +41,15 @@ PRIMARY_KEY = "primary-key"
 """Feature of tables whose rows are merged by key when they are read."""
 COLUMN_FILES = "column-files"
 """Feature of tables with column files, without which a reader would not see their values."""
+BLOB_FILES = "blob-files"
+"""Feature of tables with blob files, without which a reader would not find values, and whoever
+deletes files would take them for orphans."""
 TRANSACTIONS = "transactions"
 """Feature of tables with snapshots that count only if a transaction was committed."""
 MANIFEST_LISTS = "manifest-lists"
 """Feature of tables with lists of manifests, whose files a reader would not see without it."""
 KNOWN_READER_FEATURES: frozenset[str] = frozenset(
-    {PRIMARY_KEY, COLUMN_FILES, TRANSACTIONS, MANIFEST_LISTS}
+    {PRIMARY_KEY, COLUMN_FILES, BLOB_FILES, TRANSACTIONS, MANIFEST_LISTS}
 )
 DIRECTORIES_ABOVE_MAX = 32
 """Most directories that a warehouse lies above a table of a transaction."""
@@ -479,6 +482,10 @@ def _check(snapshot: Snapshot, path: str) -> None:
         if entry.column_files and COLUMN_FILES not in snapshot.reader_features:
             raise CorruptMetadata(
                 path, f"reader feature {COLUMN_FILES!r}, as {entry.file} has column files", "none"
+            )
+        if entry.blob_files and BLOB_FILES not in snapshot.reader_features:
+            raise CorruptMetadata(
+                path, f"reader feature {BLOB_FILES!r}, as {entry.file} has blob files", "none"
             )
     for reference in snapshot.manifests:
         if reference.kind == "list" and MANIFEST_LISTS not in snapshot.reader_features:

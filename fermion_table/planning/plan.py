@@ -52,6 +52,7 @@ from fermion_table.planning.split import (
     FileSplit,
     Split,
     beside,
+    blob_files_of,
     file_split,
     indexes_of,
     mixed_tasks,
@@ -328,6 +329,7 @@ def splits_of(entries: Iterable[Entry], store: AtomicStore) -> tuple[FileSplit, 
             shares=files.shares_storage(entry),
             column_files=beside(entry, files) if entry.column_files else (),
             indexes=indexes_of(entry, files) if entry.indexes else (),
+            blob_files=blob_files_of(entry, files) if entry.blob_files else (),
         )
         for entry in entries
     )

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from fermion.deadline import TIMEOUT_S
 from fermion.display import short_repr
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.options import BlobForm
 from fermion.predicate import Expression
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import (
@@ -44,8 +45,11 @@ from fermion_table.schema.selection import (
     select_paths,
 )
 
-if TYPE_CHECKING:  # few tables have a primary key
+if TYPE_CHECKING:
     from fermion_table.merging.primary_key import PrimaryKey
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
 
 
 class FileReader(Protocol):
@@ -68,6 +72,16 @@ class SplitIndex:
     kind: str
     indexed_file: str
     file: FileSplit
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBlobs:
+    """A blob file of a data file: what references call it, where it lies, and its bytes."""
+
+    name: str
+    location: str
+    size: int
+    shares: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +108,8 @@ class FileSplit:
         Files with some columns of the same rows; the last one that has a field counts.
     indexes
         Files that tell where values are in it.
+    blob_files
+        Files that its references, or those of its column files, name.
     in_batches
         Whether it was written in batch mode.
     partition
@@ -122,6 +138,7 @@ class FileSplit:
     fields: Runs | None = None
     column_files: tuple[FileSplit, ...] = ()
     indexes: tuple[SplitIndex, ...] = ()
+    blob_files: tuple[SplitBlobs, ...] = ()
     in_batches: bool = False
     partition: tuple[Any, ...] = ()
     row_range: tuple[int, int] | None = None
@@ -204,12 +221,13 @@ def file_split(
     shares: bool = True,
     column_files: tuple[FileSplit, ...] = (),
     indexes: tuple[SplitIndex, ...] = (),
+    blob_files: tuple[SplitBlobs, ...] = (),
 ) -> FileSplit:
     """A whole data file as a split.
 
     location: Where the file lies: see `shared_files`.
     deletion_location: Where the file of its deletion vector lies.
-    shares, column_files, indexes: See `FileSplit`.
+    shares, column_files, indexes, blob_files: See `FileSplit`.
     """
     return FileSplit(
         location=location,
@@ -221,6 +239,7 @@ def file_split(
         columns=entry.columns,
         column_files=column_files,
         indexes=indexes,
+        blob_files=blob_files,
         in_batches=entry.batch is not None,
         partition=entry.partition,
         deletion=entry.deletion_vector,
@@ -247,7 +266,12 @@ def beside(entry: Entry, files: SharedFiles) -> tuple[FileSplit, ...]:
     made = []
     for each in entry.column_files:
         alone = as_data_file(each)
-        split = file_split(alone, files.data(alone), shares=files.shares_storage(alone))
+        split = file_split(
+            alone,
+            files.data(alone),
+            shares=files.shares_storage(alone),
+            blob_files=blob_files_of(entry, files) if entry.blob_files else (),
+        )
         made.append(replace(split, columns=entry.columns, fields=each.fields))
     return tuple(made)
 
@@ -262,6 +286,19 @@ def indexes_of(entry: Entry, files: SharedFiles) -> tuple[SplitIndex, ...]:
         alone = as_data_file(each)
         file = file_split(alone, files.data(alone), shares=files.shares_storage(alone))
         made.append(SplitIndex(each.field, each.kind, each.indexed_file, file))
+    return tuple(made)
+
+
+def blob_files_of(entry: Entry, files: SharedFiles) -> tuple[SplitBlobs, ...]:
+    """The blob files of an entry; parameters as of `beside`.
+
+    Raises UnsafeStorage.
+    """
+    made = []
+    for each in entry.blob_files:
+        alone = Entry(path=each.path, external_path=each.external_path, size=each.size, rows=0)
+        shares = files.shares_storage(alone)
+        made.append(SplitBlobs(each.name, files.data(alone), each.size, shares))
     return tuple(made)
 
 
@@ -465,6 +502,7 @@ class ReadRequest:
     key: Of a primary-key table: what sections are merged by.
     map_keys: Those of `fields` that are keys of maps.
     filters_late: Whether readers of files give all rows, which are filtered then.
+    blobs: What comes of columns of blobs.
     """
 
     fields: tuple[Field, ...]
@@ -478,10 +516,18 @@ class ReadRequest:
     key: PrimaryKey | None = None
     map_keys: tuple[MapKey, ...] = ()
     filters_late: bool = False
+    blobs: BlobForm = "bytes"
+
+    def arrow_field(self, field: Field) -> pa.Field:
+        """What is given back of a field."""
+        arrow = field_to_arrow(field, field_ids=False)
+        if self.blobs == "bytes":
+            return arrow
+        return blob_columns.wanted_field(arrow, self.blobs, self.storage_options)
 
     def arrow_schema(self) -> pa.Schema:
         """The schema given back."""
-        fields = [field_to_arrow(field, field_ids=False) for field in self.fields]
+        fields = [self.arrow_field(field) for field in self.fields]
         return pa.schema(fields, metadata=dict(self.metadata) if self.metadata else None)
 
 
@@ -588,16 +634,20 @@ def plan_file(request: ReadRequest, schema: pa.Schema, split: FileSplit) -> File
         for place in range(1, len(sources))
         if paths[place] or filters[place] is not None
     )
-    arrow = [field_to_arrow(field, field_ids=False) for field in fields]
+    arrow = [request.arrow_field(field) for field in fields]
     same = fields == request.fields
     conversions = plan_reading(fields, columns, all_null=all_null)
+    final = None if same else plan_reading(request.fields, fields)
+    if request.blobs != "bytes":
+        conversions = blob_columns.wanted_conversions(conversions, arrow)
+        final = final and blob_columns.wanted_conversions(final, schema)
     return FilePlan(
         columns=paths[0],
         pushed=filters[0],
         schema=schema if same else pa.schema(arrow),
         conversions=conversions,
         residual=conjunction(residual),
-        final=None if same else plan_reading(request.fields, fields),
+        final=final,
         row_id_place=columns.index(ROW_ID) if ROW_ID in columns else None,
         beside=beside,
         filled_bytes=filled_bytes_of(conversions),

@@ -19,20 +19,29 @@ import pyarrow.types as pat
 import fermion
 from fermion import FilePruning, telemetry
 from fermion.display import short_repr
-from fermion.engine import array_of, filter_batch_rows, joined_batches
+from fermion.engine import array_of, filter_batch_rows, joined_batches, open_source
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import Lock
 from fermion.predicate import Expression, RowRanges, bind, conjuncts
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.deletion_vector import ranges_of, read_vector
 from fermion_table.planning.filters import TableFilter, both, selected
-from fermion_table.planning.split import FilePlan, FileSplit, ReadRequest, Split, plan_file
+from fermion_table.planning.split import (
+    FilePlan,
+    FileSplit,
+    ReadRequest,
+    Split,
+    SplitBlobs,
+    plan_file,
+)
 from fermion_table.schema.conversion import convert_batch, empty_columns
 from fermion_table.schema.schema import field_to_arrow
 
 if TYPE_CHECKING:
     from fermion_table.reading import index_files
-else:  # few tables have indexes
+    from fermion_table.schema import blob_columns
+else:  # few tables have indexes, or blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
     index_files = LoadedWhenAskedFor("fermion_table.reading.index_files")
 
 
@@ -216,6 +225,8 @@ class SplitReader:
         if wanted is not None and not wanted:
             return
         for batch in self._file_batches(split, plan, threads, wanted):
+            if self.request.blobs == "handles":
+                batch = blob_columns.with_handles(plan.conversions, batch)
             converted = convert_batch(plan.conversions, batch, plan.schema)
             if plan.residual is not None:
                 converted = filter_batch_rows(converted, selected(plan.residual, converted))
@@ -395,7 +406,11 @@ class SplitReader:
         with self._open(split, threads) as file:
             try:
                 yield from file.iter_batches(
-                    plan.columns, filter=plan.pushed, rows=wanted, batch_size=rows
+                    plan.columns,
+                    filter=plan.pushed,
+                    rows=wanted,
+                    batch_size=rows,
+                    blobs=self.request.blobs,
                 )
             finally:
                 self.io.add(file)
@@ -461,7 +476,11 @@ class SplitReader:
                 return
             streams = [
                 opened(place).iter_batches(
-                    columns, filter=pushed if is_alone else None, rows=wanted, batch_size=rows
+                    columns,
+                    filter=pushed if is_alone else None,
+                    rows=wanted,
+                    batch_size=rows,
+                    blobs=self.request.blobs,
                 )
                 for place, (_, columns, pushed) in enumerate(asked)
                 if columns or is_alone
@@ -496,6 +515,7 @@ class SplitReader:
             split.location,
             storage_options=self.request.storage_options if split.shares else None,
             options=_read_options(threads, prefetch, not is_small, self.request.timeout_s),
+            blob_files=_BlobFiles(split, self.request) if split.blob_files else None,
         )
         try:
             check_identity(file, split.file_id, split.file)
@@ -507,6 +527,35 @@ class SplitReader:
             file.close()
             raise
         return file
+
+
+@dataclass(frozen=True, slots=True)
+class _BlobFiles:
+    """Opens the blob files of a split, and no others."""
+
+    split: FileSplit
+    request: ReadRequest
+
+    def _find(self, name: str) -> SplitBlobs:
+        for each in self.split.blob_files:
+            if each.name == name:
+                return each
+        raise CorruptMetadata(
+            self.split.file, "references to the blob files of its entry", f"one to {name!r}"
+        )
+
+    def open_blob_file(self, name: str) -> Any:
+        """See `fermion.blobs.BlobFiles`."""
+        found = self._find(name)
+        options = self.request.storage_options if found.shares else None
+        source = open_source(found.location, options, timeout_s=self.request.timeout_s)
+        if source.size is None:
+            source.size = found.size
+        return source
+
+    def blob_path(self, name: str) -> str:
+        """See `fermion.blobs.BlobFiles`."""
+        return self._find(name).location
 
 
 @lru_cache(maxsize=64)

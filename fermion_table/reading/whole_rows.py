@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from fermion.options import BlobForm
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, check_layouts
 from fermion_table.planning.split import ReadRequest
@@ -72,15 +73,18 @@ def whole_row_reader(
     store: AtomicStore,
     schema: TableSchema,
     schemas: Mapping[int, TableSchema],
+    *,
+    blobs: BlobForm = "bytes",
 ) -> SplitReader:
     """Reads whole rows of files of one kind, with the batch columns of files that have them.
 
     entries: The files, all with batches or all without.
     schemas: What the files were written with, by id.
+    blobs: What comes of columns of blobs.
     """
     in_batches = entries[0].batch is not None
     fields = schema.fields + (BATCH_COLUMNS if in_batches else ())
-    return column_reader(entries, store, fields, fields, schemas)
+    return column_reader(entries, store, fields, fields, schemas, blobs=blobs)
 
 
 def column_reader(
@@ -91,11 +95,13 @@ def column_reader(
     schemas: Mapping[int, TableSchema],
     *,
     key: PrimaryKey | None = None,
+    blobs: BlobForm = "bytes",
 ) -> SplitReader:
     """Reads some columns of all rows of files.
 
     table_fields: The top-level fields that those are of, whole.
     key: Of a primary-key table: what rows are merged by.
+    blobs: What comes of columns of blobs.
     """
     listed = list(entries)
     wanted = {field.id for field in table_fields}
@@ -111,6 +117,7 @@ def column_reader(
             storage_options=store.storage_options,
             timeout_s=access_of(store).timeout_s,
             key=key,
+            blobs=blobs,
         )
     )
 

@@ -20,7 +20,7 @@ from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import cached_property
-from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS
+from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS, BlobForm, blob_form
 from fermion.predicate import RowRanges, column_of
 from fermion.progress import ShowsProgress, showing, watched
 from fermion.redaction import redacted
@@ -102,6 +102,7 @@ class Scan(ArrowRows):
     threads: int | None = None
     batch_rows: int = BATCH_ROWS
     mode: ScanMode = "snapshot"
+    blobs: BlobForm = "bytes"
     merges_level0: bool = False  # for changes of rows, whatever merge_on_read says
     io: IoTotals = field(default_factory=IoTotals, repr=False, compare=False)
 
@@ -114,6 +115,9 @@ class Scan(ArrowRows):
             raise InvalidArgumentError(
                 f"mode={self.mode!r}: expected one of {', '.join(get_args(ScanMode))}"
             )
+        object.__setattr__(self, "blobs", blob_form(self.blobs))
+        if self.blobs == "references":
+            raise InvalidArgumentError("blobs='references': expected 'bytes' or 'handles'")
         _ = self._request  # a column that does not exist is an error now, not when reading
 
     def __getstate__(self) -> dict[str, Any]:
@@ -145,6 +149,11 @@ class Scan(ArrowRows):
         names = {field.name for field in fields} | {path[0] for path in paths}
         names |= {schema.by_id[each.map_id].name for each in keys.values()}
         if self.key is not None:
+            if self.blobs != "bytes":
+                raise InvalidArgumentError(
+                    f"{self.store.location}: blobs={self.blobs!r}: expected 'bytes', as rows of a "
+                    "table with a primary key are merged when they are read"
+                )
             if self.table_schema.row_id_name in names:
                 raise InvalidArgumentError(
                     f"{self.store.location}: rows of a table with a primary key have no "
@@ -165,6 +174,7 @@ class Scan(ArrowRows):
             batch_rows=self.batch_rows,
             key=self.key,
             map_keys=tuple(keys.values()),
+            blobs=self.blobs,
         )
 
     @cached_property

@@ -26,7 +26,7 @@ from fermion_table.argument_checks import (
 )
 from fermion_table.schema import value_codec
 from fermion_table.schema.field_widening import dotted, ranges_lost, refused, widened
-from fermion_table.schema.from_arrow import fields_from_arrow
+from fermion_table.schema.from_arrow import check_blobs, fields_from_arrow
 from fermion_table.schema.key_statistics import with_key_statistics
 from fermion_table.schema.properties import SHRED, STATS_KEYS, check_properties
 from fermion_table.schema.property_kinds import spelled_keys
@@ -65,6 +65,7 @@ def apply_changes(schema: TableSchema, changes: Sequence[Change], *, time_ms: in
     kept = tuple(each for each in changed.indexes if each.field in changed.paths)
     if kept != changed.indexes:
         changed = msgspec.structs.replace(changed, indexes=kept)
+    check_blobs(changed)
     return msgspec.structs.replace(changed, id=schema.id + 1, time_ms=time_ms)
 
 

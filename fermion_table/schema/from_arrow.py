@@ -112,6 +112,35 @@ class _Numbering:
         return StoredType(kind="arrow", arrow=message_of(dtype), text=str(dtype))
 
 
+def check_blobs(schema: TableSchema) -> None:
+    """Refuse columns of blobs of other types, and rows that are placed or found by them.
+
+    Raises InvalidArgumentError.
+    """
+    placing = {
+        *schema.sort_by,
+        *(each.source_id for each in schema.partition_by),
+        *(each.field for each in schema.indexes),
+    }
+    for name in schema.blob_columns:
+        field = schema.by_name[name]
+        if field.stored_type not in ("binary", "large_binary"):
+            raise InvalidArgumentError(
+                f"column {name!r} of blobs: expected the type binary or large_binary, found "
+                f"{field.type}"
+            )
+        if schema.primary_key:
+            raise InvalidArgumentError(
+                f"column {name!r} of blobs: expected a table without a primary key"
+            )
+        if field.initial_default is not None:
+            raise InvalidArgumentError(f"column {name!r} of blobs: expected no default")
+        if field.id in placing:
+            raise InvalidArgumentError(
+                f"column {name!r} of blobs: rows can't be partitioned, sorted or indexed by it"
+            )
+
+
 def schema_from_arrow(
     schema: pa.Schema,
     *,
@@ -150,12 +179,14 @@ def schema_from_arrow(
     keys = [made.find((name,), where="primary_key").id for name in _key_names(primary_key)]
     order = [made.find((name,), where="sort_by") for name in _names(sort_by, "sort_by")]
     RowOrder(tuple(each.name for each in order)).check(schema)
-    return msgspec.structs.replace(
+    placed = msgspec.structs.replace(
         made,
         partition_by=tuple(partitions),
         primary_key=tuple(keys),
         sort_by=tuple(each.id for each in order),
     )
+    check_blobs(placed)
+    return placed
 
 
 def _key_names(given: Sequence[str] | str | None) -> Sequence[str]:

@@ -26,6 +26,7 @@ from fermion.display import LINE_LENGTH, html_table, more, shortened
 from fermion.display import type_text as shown_type
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
+from fermion.layout import BLOB_KEY
 from fermion_table.argument_checks import check_bool, check_texts
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.schema import value_codec
@@ -33,6 +34,7 @@ from fermion_table.schema.transforms import PartitionTransform, TransformKind, c
 from fermion_table.storage import json_codec
 
 EXTENSION_NAME = b"ARROW:extension:name"
+_BLOB = BLOB_KEY.decode()
 
 _PLAIN_TEXTS = (
     "null bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 date32 "
@@ -429,6 +431,15 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     def by_id(self) -> dict[int, Field]:
         """The columns by id; top level only."""
         return {field.id: field for field in self.fields}
+
+    @cached_property
+    def blob_columns(self) -> tuple[str, ...]:
+        """Names of the columns whose values are blobs."""
+        return tuple(
+            field.name
+            for field in self.fields
+            if field.stored_metadata and field.stored_metadata.get(_BLOB) == "true"
+        )
 
     @cached_property
     def digest(self) -> str:

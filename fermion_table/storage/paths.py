@@ -75,6 +75,7 @@ _PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
 _WRITERS_OBJECT = re.compile(
     rf"data/{_PARTITIONS}(?:{_PREFIX}{_UNIQUE}\.fermion"
     rf"|\.{_PREFIX}{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
+    rf"|data/(?:{_UNIQUE}\.blob|\.{_UNIQUE}\.blob\.{_UNIQUE}\.tmp)"
     rf"|deletion/{_UNIQUE}\.dv"
     rf"|manifest/{_UNIQUE}(?:\.json(?:\.zst)?|\.index\.fermion)"
     rf"|schema/[0-9]+-{_UNIQUE}\.json(?:\.zst)?"
@@ -247,6 +248,11 @@ def data_path(
 def index_path(unique: str) -> str:
     """The file that tells where values of a column are in a data file."""
     return f"{DATA_DIRECTORY}/index-{unique}.fermion"
+
+
+def blob_path(unique: str) -> str:
+    """The file of large values, to which data files have references."""
+    return f"{DATA_DIRECTORY}/{unique}.blob"
 
 
 def is_index(path: str) -> bool:

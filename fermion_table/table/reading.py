@@ -12,6 +12,7 @@ import pyarrow as pa
 from fermion.arguments import integer, integers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
+from fermion.options import BlobForm
 from fermion.typing import FilterLike, KeysLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.metadata import history as stored_history
@@ -135,6 +136,7 @@ def scan(
     limit: int | None = None,
     schema: Literal["snapshot", "current"] = "snapshot",
     mode: ScanMode = "snapshot",
+    blobs: BlobForm = "bytes",
     threads: int | None = None,
 ) -> Scan:
     """Plan to read rows; nothing is read before a result is requested.
@@ -168,6 +170,10 @@ def scan(
         deletion vectors: to any), without merging; `Scan.explain` says how many newer rows are left
         out. With ``deletion_vectors.merge_on_read=false`` both show what was compacted. Other
         tables show all rows in both.
+    blobs
+        What comes of blob columns (field metadata ``fermion:blob=true``): their ``bytes``, or
+        ``handles``, whose ``to_pylist()`` gives a `fermion.blobs.Handle` for each value, which
+        reads it, or a range of it, when it is asked to; not of a table with a primary key.
     threads
         For reading files side by side; None takes the number of processors.
 
@@ -198,6 +204,7 @@ def scan(
         filter=chosen,
         limit=limit,
         mode=mode,
+        blobs=blobs,
         threads=threads,
     )
 

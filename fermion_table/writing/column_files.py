@@ -114,6 +114,7 @@ def placed(
         stats=stats,
         columns=runs,
         indexes=tuple(each for each in entry.indexes if each.field not in stale),
+        blob_files=(*entry.blob_files, *made.blob_files),
     )
 
 

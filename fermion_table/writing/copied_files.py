@@ -64,6 +64,11 @@ def copied_files(
 def _check(file: fermion.FermionFile, schema: TableSchema, where: str) -> None:
     """Refuse a file that is no data file of the table: other columns, another order, damage."""
     expected, found = schema.to_arrow(), file.schema
+    if schema.blob_columns or file.index.footer.has_blobs:
+        raise InvalidArgumentError(
+            f"{where}: files are not copied into a table with columns of blobs, nor those with "
+            f"blobs into another one; {_APPEND}"
+        )
     if found.names != expected.names:
         raise SchemaMismatch(
             f"{where}: expected the table's columns in their order, {expected.names[:20]}, found "

@@ -5,10 +5,11 @@ A file has a unique name, which its owner notes before the file is made (see `Ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 
 import fermion
@@ -16,6 +17,7 @@ from fermion.engine import copy_file
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.metadata.manifest import (
     BatchRange,
+    BlobFile,
     Entry,
     FieldStatistics,
     Source,
@@ -32,8 +34,10 @@ from fermion_table.writing.writer_message import WriteSettings
 
 if TYPE_CHECKING:
     from fermion_table.schema import key_statistics
-    from fermion_table.writing import index_writer
+    from fermion_table.writing import blob_files, index_writer
+    from fermion_table.writing.blob_files import BlobFilesWriter
 else:  # few tables have any
+    blob_files = LoadedWhenAskedFor("fermion_table.writing.blob_files")
     key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
     index_writer = LoadedWhenAskedFor("fermion_table.writing.index_writer")
 
@@ -154,6 +158,7 @@ FIRST_RATIO = 0.4
 class OpenFile:
     """A data file being written.
 
+    blobs: What puts its blobs into blob files; None: it has none.
     rows, raw_bytes: Written so far; bytes are those of Arrow data.
     waiting_rows, waiting_bytes: Those that the file keeps in memory: of the stripe that it has not
         finished.
@@ -163,6 +168,7 @@ class OpenFile:
     writer: fermion.Writer
     path: str
     partition: Partition
+    blobs: BlobFilesWriter | None = None
     raw_bytes: int = 0
     rows: int = 0
     waiting_bytes: int = 0
@@ -174,6 +180,8 @@ class DataFiles:
     """Makes data files.
 
     stripe_bytes: Of a stripe, where the file options do not say it; None: their default.
+    known_blobs: Rows come with references to values in these blob files, by name; None: with
+        values.
 
     Attributes:
     target_bytes: Size that a file should have.
@@ -186,10 +194,14 @@ class DataFiles:
         settings: WriteSettings,
         *,
         stripe_bytes: int | None = None,
+        known_blobs: Mapping[str, BlobFile] | None = None,
     ) -> None:
         properties = parse_properties(schema.properties)
         target = settings.target_file_bytes
         self.arrow = schema.to_arrow()
+        self._known_blobs = known_blobs
+        if known_blobs is not None:
+            self.arrow = blob_files.schema_of_references(self.arrow)
         self.target_bytes = properties.target_file_bytes if target is None else target
         self._owned = owned
         self._store = owned.store
@@ -251,14 +263,20 @@ class DataFiles:
         more = [each for each in bloom_filters if each not in options.bloom_filters]
         if more:
             options = replace(options, bloom_filters=(*options.bloom_filters, *more))
+        blobs = None
+        if self._schema.blob_columns:
+            blobs = blob_files.BlobFilesWriter(
+                self._owned, self.target_bytes, options.durable, self._known_blobs
+            )
         writer = fermion.Writer(
             self._store.locate(path, for_writing=True),
             self.arrow if hidden is None else self.arrow.append(hidden),
             options=options,
             storage_options=self._store.storage_options,
+            blob_sink=blobs,
         )
         self._owned.add(path, writer)
-        return OpenFile(writer, path, partition, is_indexed=not (is_changelog or is_columns))
+        return OpenFile(writer, path, partition, blobs, is_indexed=not (is_changelog or is_columns))
 
     def copy(self, file: fermion.FermionFile, partition: Partition) -> Entry:
         """Copy a file that others have written with the columns of the schema, and describe it."""
@@ -309,6 +327,7 @@ class DataFiles:
 
     def close(self, file: OpenFile) -> Entry:
         """Finish a file, and describe it."""
+        made = () if file.blobs is None else file.blobs.close()
         info = file.writer.close()
         self._owned.add(file.path)
         self._raw_bytes += file.raw_bytes
@@ -320,6 +339,8 @@ class DataFiles:
             source=self._source,
             created_ms=now_ms(),
         )
+        if made:
+            entry = msgspec.structs.replace(entry, blob_files=made)
         return self._indexed(entry) if file.is_indexed else entry
 
     def _indexed(self, entry: Entry) -> Entry:

@@ -7,7 +7,7 @@ Nothing it writes is visible before a commit names it: files have unique names, 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.progress import watched
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
+from fermion_table.metadata.manifest import BlobFile
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.schema.selection import INDEX_IN_BATCH
@@ -106,6 +107,8 @@ class DataWriter(OwningWriter):
         The snapshot that the files are written for; None: the latest one is looked up.
     owned
         Those of a larger operation, which has the files of the writer, too.
+    known_blobs
+        See `DataFiles`.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class DataWriter(OwningWriter):
         base_id: int | None = None,
         branch: str = MAIN,
         owned: OwnedFiles | None = None,
+        known_blobs: Mapping[str, BlobFile] | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -128,9 +132,9 @@ class DataWriter(OwningWriter):
             )
         super().__init__(store, schema, table_uuid, base_id, branch, owned)
         self._settings = settings or _SETTINGS
-        self._files = DataFiles(self._owned, schema, self._settings)
-        self._incoming = IncomingRows(schema)
+        self._files = DataFiles(self._owned, schema, self._settings, known_blobs=known_blobs)
         self._arrow = self._files.arrow
+        self._incoming = IncomingRows(schema, arrow=None if known_blobs is None else self._arrow)
         self._copier = BatchCopier(self._arrow)
         self._partitions = partition_columns(schema)
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()
@@ -231,6 +235,8 @@ class DataWriter(OwningWriter):
             size = sum(batch.nbytes for batch in batches)
             file = self._file_for(partition, size)
             file.writer.append_batch(number, part, copy=copy, positions=places)
+            if file.blobs is not None:
+                file.blobs.count(part)
             self._count(file, part.num_rows, size)
 
     def _finish(self) -> None:
@@ -262,13 +268,17 @@ class DataWriter(OwningWriter):
             file, size = self._file(partition), rows.nbytes  # which looks at every column
             room = self._files.room(file, rows, size)
             if room >= rows.num_rows:
-                file.writer.write(rows, copy=copy)
-                self._count(file, rows.num_rows, size)
+                self._write_to(file, rows, copy, size)
                 return
             head = rows.slice(0, max(1, room))
-            file.writer.write(head, copy=copy)
-            self._count(file, head.num_rows, head.nbytes)
+            self._write_to(file, head, copy, head.nbytes)
             rows = rows.slice(head.num_rows)
+
+    def _write_to(self, file: OpenFile, rows: pa.RecordBatch, copy: bool, size: int) -> None:
+        file.writer.write(rows, copy=copy)
+        if file.blobs is not None:
+            file.blobs.count(rows)
+        self._count(file, rows.num_rows, size)
 
     def _count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:
         self._files.count(file, rows, raw_bytes)

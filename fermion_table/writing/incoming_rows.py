@@ -168,10 +168,17 @@ class IncomingRows:
     """Makes a table's rows of data.
 
     fills_defaults: Whether columns that the data lacks get their write default, not null.
+    arrow: What the data has, and becomes; None: what the table's schema says.
     """
 
-    def __init__(self, schema: TableSchema, *, fills_defaults: bool = True) -> None:
-        self.arrow = schema.to_arrow()
+    def __init__(
+        self,
+        schema: TableSchema,
+        *,
+        fills_defaults: bool = True,
+        arrow: pa.Schema | None = None,
+    ) -> None:
+        self.arrow = schema.to_arrow() if arrow is None else arrow
         self._schema = schema
         self._fills_defaults = fills_defaults
         self._required = required_places(schema.fields)

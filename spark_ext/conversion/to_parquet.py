@@ -160,7 +160,9 @@ class _Export:
 
     def _is_as_exported(self, split: FileSplit) -> bool:
         """Whether a file has the rows and the schema that are exported."""
-        if split.row_range is not None or split.deletion is not None or split.column_files:
+        if split.row_range is not None or split.deletion is not None:
+            return False
+        if split.column_files or split.blob_files:
             return False
         with fermion.open(split.location, storage_options=self.storage_options) as file:
             is_it = split.file_id in (None, file.file_id)  # the reader refuses another file

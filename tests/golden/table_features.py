@@ -304,13 +304,30 @@ def key_statistics(path: Path) -> Table:
     return table
 
 
+def blobs(path: Path) -> Table:
+    """Blobs in blob files and in columns, deleted and updated rows, batches, a compaction."""
+    image = pa.field("image", pa.large_binary(), metadata={"fermion:blob": "true"})
+    table = Table.create(path, pa.schema([pa.field("k", pa.string()), image]))
+    table.append({"k": ["a", "b", "c"], "image": [b"a" * 5000, b"short", None]})
+    table.append({"k": ["d", "e"], "image": [b"d" * 6000, b""]})
+    table.delete("k = 'b'")
+    with (
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 1),
+        mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 1),
+    ):
+        table.compact()
+        table.update("k = 'c'", {"image": lit(b"c" * 7000)})
+    table.append_batch(3, {"k": ["f"], "image": [b"f" * 5000]})
+    return table
+
+
 TABLES: dict[str, Maker] = {
     maker.__name__: maker
     for maker in (
         appended, batches, changed_rows, partitions, evolved_schema, versions, manifests,
         manifest_lists,
         expired, expired_branch, sorted_rows, file_ids, branch_commits,
-        merged_branch, column_files, consumed, indexed, bloom_indexed,
+        merged_branch, column_files, blobs, consumed, indexed, bloom_indexed,
         key_statistics, *KEYED,
     )
 }  # fmt: skip

@@ -1,0 +1,127 @@
+"""Blob files: large values of the rows of a data file, one after another.
+
+=======  =====  =========  ========================================================================
+offset   bytes  name       meaning
+=======  =====  =========  ========================================================================
+0        8      magic      ``FRMNBLOB``
+8        4      version    1, little endian
+12       52                zeros
+64       ...    values     each at a multiple of 64, zeros between them; as they were given
+=======  =====  =========  ========================================================================
+
+Where a value lies, its size and its checksums are in the reference that the data file holds; how
+many bytes the file has is in the entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fermion.blobs import is_blob, is_reference, stored_field
+from fermion.engine import numbers_of, open_sink
+from fermion.layout import BLOB_ALIGNMENT
+from fermion_table.metadata.manifest import BlobFile
+from fermion_table.storage.owned_files import OwnedFiles
+from fermion_table.storage.paths import blob_path, unique_name
+
+if TYPE_CHECKING:
+    from fermion.engine import Sink
+
+HEAD = struct.pack("<8sI52x", b"FRMNBLOB", 1)
+
+
+def schema_of_references(schema: pa.Schema) -> pa.Schema:
+    """A table's columns with references in place of blobs."""
+    fields = [stored_field(each, "a table") if is_blob(each) else each for each in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+class BlobFilesWriter:
+    """Where the blobs of one data file go: a `fermion.blobs.BlobSink`.
+
+    owned: Gets its files.
+    size_max: A file that has so many bytes gets no more values.
+    known: Blob files that rows have references to, by name; None: rows have values.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedFiles,
+        size_max: int,
+        is_durable: bool,
+        known: Mapping[str, BlobFile] | None,
+    ) -> None:
+        self._owned, self._store = owned, owned.store
+        self._size_max, self._is_durable = size_max, is_durable
+        self._known = known
+        self._live: dict[str, int] = {}
+        self._done: list[BlobFile] = []
+        self._sink: Sink | None = None
+        self._path, self._size, self._live_bytes = "", 0, 0
+
+    def write_blob(self, value: memoryview) -> tuple[str, int]:
+        """See `fermion.blobs.BlobSink`."""
+        if self._sink is None:
+            self._path = blob_path(unique_name())
+            self._owned.add(self._path)
+            self._sink = open_sink(
+                self._store.locate(self._path, for_writing=True),
+                durable=self._is_durable,
+                storage_options=self._store.storage_options,
+            )
+            self._owned.add(self._path, self._sink)
+            self._sink.write(HEAD)
+            self._size, self._live_bytes = len(HEAD), 0
+        gap = -self._size % BLOB_ALIGNMENT
+        self._sink.write(bytes(gap))
+        self._sink.write(value)
+        offset = self._size + gap
+        self._size = offset + len(value)
+        self._live_bytes += len(value)
+        name = self._path.rpartition("/")[2]
+        if self._size >= self._size_max:
+            self._finish()
+        return name, offset
+
+    def count(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Note to which values rows with references refer."""
+        if self._known is None:
+            return
+        batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
+        for batch in batches:
+            for place, field in enumerate(batch.schema):
+                if is_reference(field) and batch.num_rows:
+                    self._count(batch.column(place))
+
+    def _count(self, references: pa.StructArray) -> None:
+        _, files, _, sizes, _ = references.flatten()
+        encoded = files.dictionary_encode()
+        is_outside = np.asarray(files.is_valid())
+        codes = numbers_of(encoded.indices.fill_null(0))[is_outside]
+        sums = np.bincount(codes, numbers_of(sizes.fill_null(0))[is_outside])
+        for name, size in zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=False):
+            self._live[name] = self._live.get(name, 0) + int(size)
+
+    def close(self) -> tuple[BlobFile, ...]:
+        """Finish the files, and describe all that the data file refers to."""
+        self._finish()
+        known = self._known or {}
+        kept = [
+            msgspec.structs.replace(known[name], live_bytes=size)
+            for name, size in self._live.items()
+        ]
+        return (*kept, *self._done)
+
+    def _finish(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.commit()
+            self._owned.add(self._path)
+            made = BlobFile(path=self._path, size=self._size, live_bytes=self._live_bytes)
+            self._done.append(made)

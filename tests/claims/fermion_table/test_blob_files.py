@@ -1,0 +1,297 @@
+"""Blobs of tables: read as bytes and as handles, referred to by compaction, kept while needed."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+import fermion
+from fermion.errors import InvalidArgumentError
+from fermion_table import MissingDataFile, Table, lit
+from fermion_table.commit import next_snapshot
+from fermion_table.compaction import run
+from fermion_table.errors import CorruptMetadata, UnsupportedFeature
+from fermion_table.metadata import manifest_store, snapshot
+from fermion_table.metadata.manifest import Entry
+from fermion_table.planning.plan import splits_of
+
+IMAGE = pa.field("image", pa.large_binary(), metadata={"fermion:blob": "true"})
+SCHEMA = pa.schema([pa.field("k", pa.int64()), IMAGE])
+AT_ONCE = timedelta(days=-1)
+SIZES = (0, 10, 5_000, 70_000, 600_000)
+
+
+def value(seed: int, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def entries(table: Table) -> list[Entry]:
+    return table.scan().entries[0]
+
+
+def blob_files(path: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_size for each in path.glob("data/*.blob")}
+
+
+def check(table: Table, model: dict[int, bytes | None]) -> None:
+    """Both forms give the rows of a model."""
+    assert dict(zip(*table.scan().to_arrow().to_pydict().values(), strict=True)) == model
+    handles = table.scan(blobs="handles").to_arrow().to_pylist()
+    read = {row["k"]: None if row["image"] is None else row["image"].read() for row in handles}
+    assert read == model
+
+
+def made(path: Path, files: int = 3) -> tuple[Table, dict[int, bytes | None]]:
+    table, model = Table.create(path, SCHEMA, durability="fast"), dict[int, bytes | None]()
+    for number in range(files):
+        rows = {number * 10 + at: value(number * 10 + at, size) for at, size in enumerate(SIZES)}
+        rows[number * 10 + 9] = None
+        table.append({"k": list(rows), "image": list(rows.values())})
+        model |= rows
+    return table, model
+
+
+def test_a_history_of_rows_with_blobs_agrees_with_a_dict(tmp_path: Path) -> None:
+    """Random appends, deletes, updates, overwrites and compactions; inline or in manifests."""
+    draw = random.Random(5)
+    table, model = made(tmp_path / "t", 1)
+    with (
+        mock.patch.object(next_snapshot, "INLINE_ENTRIES_MAX", 2),
+        mock.patch.object(manifest_store, "PACK_ENTRIES_MIN", 2),
+    ):
+        for step in range(1, 30):
+            known = draw.choice(sorted(model))
+            match draw.choice(["append", "append", "delete", "update", "overwrite", "compact"]):
+                case "append":
+                    rows = {1000 * step + at: value(step + at, draw.choice(SIZES)) for at in (0, 1)}
+                    table.append({"k": list(rows), "image": list(rows.values())})
+                    model |= rows
+                case "delete" if len(model) > 1:
+                    table.delete(f"k = {known}")
+                    del model[known]
+                case "update":
+                    model[known] = value(step, draw.choice(SIZES))
+                    table.update(f"k = {known}", {"image": lit(model[known])})
+                case "overwrite":
+                    model[known] = value(step, 9_000)
+                    table.overwrite({"k": [known], "image": [model[known]]}, filter=f"k = {known}")
+                case "compact":
+                    table.compact()
+            check(table, model)
+    assert table.verify().ok
+    with table.update_schema() as update:
+        update.rename_column("image", "picture")
+    assert table.scan(columns=["picture"], blobs="handles").to_arrow().num_rows == len(model)
+
+
+def test_compaction_copies_references(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t")
+    before = blob_files(tmp_path / "t")
+    table.compact()
+    assert blob_files(tmp_path / "t") == before
+    (entry,) = entries(table)
+    assert entry.size < sum(before.values()) / 100
+    live = {each.name: each.live_bytes for each in entry.blob_files}
+    assert live == {each.name: 675_000 for each in entry.blob_files}
+    assert len(live) == 3
+    check(table, model)
+    table.compact(sort_by="k")
+    check(table, model)
+
+
+def test_rows_are_found_by_blobs_that_are_null_and_taken_with_handles(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t")
+    handles = table.scan(blobs="handles")
+    nulls = table.scan(blobs="handles", filter="image IS NULL").to_arrow()
+    assert nulls["k"].to_pylist() == [k for k, each in model.items() if each is None]
+    taken = pickle.loads(pickle.dumps(handles)).take([4, 0, 4]).to_pylist()
+    assert [row["image"].read() for row in taken] == [model[4], model[0], model[4]]
+    batches = handles.training(batch_rows=6, rank=0, world_size=1).epoch(0)
+    rows = [row for batch in batches for row in batch.to_arrow().to_pylist()]
+    found = {row["k"]: None if row["image"] is None else row["image"].read() for row in rows}
+    assert found == model
+
+
+def test_a_range_of_a_blob_is_read_with_at_most_1_1_megabytes(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", SCHEMA, durability="fast")
+    data = value(1, 8_000_000)
+    table.append({"k": [1], "image": [data]})
+    (handle,) = table.scan(blobs="handles").to_arrow()["image"].to_pylist()
+    asked: list[int] = []
+    with mock.patch.object(
+        fermion.io.source.LocalSource,
+        "read",
+        autospec=True,
+        side_effect=_noting(fermion.io.source.LocalSource.read, asked),
+    ):
+        assert handle.read(3_000_000, 65_536) == data[3_000_000:3_065_536]
+    (size,) = asked
+    assert size <= 1_100_000
+
+
+def _noting(read: Any, asked: list[int]) -> Any:
+    def noted(source: Any, offset: int, length: int) -> Any:
+        asked.append(length)
+        return read(source, offset, length)
+
+    return noted
+
+
+def test_expiry_and_orphan_removal_delete_blob_files_that_nothing_needs(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t", 2)
+    first, second = (entry.blob_files[0].name for entry in entries(table))
+    table.compact()
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    assert set(blob_files(tmp_path / "t")) == {first, second}  # the compacted file refers to them
+    table.delete("k < 10")
+    table.compact()
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    assert set(blob_files(tmp_path / "t")) == {second}
+    orphan = tmp_path / "t" / "data" / f"{'0' * 32}.blob"
+    orphan.write_bytes(b"")
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert set(blob_files(tmp_path / "t")) == {second}
+    check(table, {k: each for k, each in model.items() if k >= 10})
+    assert table.verify().ok
+
+
+def test_a_clone_and_a_branch_read_the_blobs_of_their_source(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t")
+    clone = table.clone(tmp_path / "c")
+    table.branches.create("b")
+    branch = Table.open(tmp_path / "t", branch="b")
+    table.delete("k >= 0")
+    table.compact()
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    table.remove_orphan_files(older_than=AT_ONCE)
+    check(clone, model)
+    check(branch, model)
+    for other in (clone, branch):
+        other.compact()
+        check(other, model)
+        assert other.verify().ok
+    assert not blob_files(tmp_path / "c")
+    clone.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    check(clone, model)
+
+
+def test_a_compaction_that_fails_leaves_the_blob_files_of_its_input(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t")
+    before = blob_files(tmp_path / "t")
+    with (
+        mock.patch.object(run, "commit_groups", side_effect=RuntimeError("lost")),
+        pytest.raises(RuntimeError, match="lost"),
+    ):
+        table.compact()
+    other = Table.open(tmp_path / "t")
+    plan = run.commit_groups
+
+    def late(*given: Any, **named: Any) -> Any:
+        other.delete("k = 0")
+        return plan(*given, **named)
+
+    with mock.patch.object(run, "commit_groups", late):
+        assert table.compact().groups_dropped == 1
+    del model[0]
+    assert blob_files(tmp_path / "t") == before
+    check(Table.open(tmp_path / "t"), model)
+
+
+def test_a_writer_that_gives_up_leaves_no_blob_file(tmp_path: Path) -> None:
+    table, _ = made(tmp_path / "t", 0)
+    with table.writer() as writer:
+        writer.write({"k": [1], "image": [value(1, 100_000)]})
+    with table.writer() as writer:
+        writer.write({"k": [1], "image": [value(1, 100_000)]})
+        writer.prepare_commit()
+        writer.abort()
+    assert not blob_files(tmp_path / "t")
+
+
+def test_large_values_begin_new_blob_files(tmp_path: Path) -> None:
+    properties = {"target_file_size": "1MB"}
+    table = Table.create(tmp_path / "t", SCHEMA, properties=properties, durability="fast")
+    rows = {at: value(at, 300_000) for at in range(9)}
+    table.append({"k": list(rows), "image": list(rows.values())})
+    assert len(blob_files(tmp_path / "t")) > 1
+    check(table, dict(rows))
+
+
+def test_what_blobs_can_not_do_is_refused(tmp_path: Path) -> None:
+    text = pa.schema([pa.field("t", pa.string(), metadata={"fermion:blob": "true"})])
+    for schema, keywords in (
+        (SCHEMA, {"primary_key": "k"}),
+        (SCHEMA, {"partition_by": ["image"]}),
+        (SCHEMA, {"sort_by": "image"}),
+        (text, {}),
+    ):
+        with pytest.raises(InvalidArgumentError, match="of blobs"):
+            Table.create(tmp_path / "no", schema, **keywords)
+    keyed = Table.create(tmp_path / "keyed", pa.schema([("k", pa.int64())]), primary_key="k")
+    with pytest.raises(InvalidArgumentError, match="without a primary key"):
+        keyed.add_columns(pa.schema([IMAGE]))
+    table, _ = made(tmp_path / "t", 1)
+    with pytest.raises(InvalidArgumentError, match="blobs='references'"):
+        table.scan(blobs="references")  # type: ignore[arg-type]
+    fermion.write_table(pa.table({"k": [1], "image": [b""]}, schema=SCHEMA), tmp_path / "f.fermion")
+    with pytest.raises(InvalidArgumentError, match="columns of blobs"):
+        table.add_files([tmp_path / "f.fermion"])
+
+
+def test_references_to_other_files_are_refused(tmp_path: Path) -> None:
+    table, _ = made(tmp_path / "t", 2)
+    first, second = entries(table)
+    wrong = msgspec.structs.replace(first, blob_files=second.blob_files)
+    (split,) = splits_of([wrong], table.scan().store)
+    with pytest.raises(CorruptMetadata, match="references to the blob files of its entry"):
+        list(table.scan().reader.read(split))
+
+
+def test_a_blob_file_that_is_gone_or_cut_is_told(tmp_path: Path) -> None:
+    table, _ = made(tmp_path / "t", 1)
+    (name,) = blob_files(tmp_path / "t")
+    path = tmp_path / "t" / "data" / name
+    data = path.read_bytes()
+    path.write_bytes(data[:-1])
+    assert [each.path for each in table.verify().problems] == [f"data/{name}"]
+    with pytest.raises(fermion.FermionError):
+        table.scan().to_arrow()
+    path.unlink()
+    assert "no such object" in str(table.verify().problems[0])
+    with pytest.raises((FileNotFoundError, MissingDataFile)):
+        table.scan().to_arrow()
+
+
+def test_older_readers_refuse_a_table_with_blob_files(tmp_path: Path) -> None:
+    made(tmp_path / "t", 1)
+    known = snapshot.KNOWN_READER_FEATURES - {snapshot.BLOB_FILES}
+    with (
+        mock.patch.object(snapshot, "KNOWN_READER_FEATURES", known),
+        pytest.raises(UnsupportedFeature, match="blob-files"),
+    ):
+        Table.open(tmp_path / "t")
+
+
+def test_columns_of_blobs_are_added_and_filled_beside_files(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", pa.schema([("k", pa.int64())]), durability="fast")
+    table.append({"k": [1, 2]})
+    new = pa.schema([IMAGE])
+    table.add_columns_with(
+        lambda rows: {"image": [value(k, 9_000) for k in rows["k"].to_pylist()]},
+        read=["k"],
+        schema=new,
+    )
+    table.append({"k": [3], "image": [value(3, 9_000)]})
+    model = {k: value(k, 9_000) for k in (1, 2, 3)}
+    check(table, dict(model))
+    table.compact()
+    check(table, dict(model))
+    assert table.verify().ok
