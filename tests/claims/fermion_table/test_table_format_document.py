@@ -229,7 +229,7 @@ def test_limits_are_documented() -> None:
         f"more than {options.MERGE_INPUT_ENTRIES_MAX:,} live entries stay",
         f"more than {options.REWRITE_DEAD_FRACTION * 100:.0f} % are",
         f"the first {properties.STATISTICS_COLUMNS_MAX} other leaf columns",
-        f"the property `{properties.OF_ALL_TABLES[3].name}`",
+        "the property `statistics_columns`",
         f"many: over {options.TOUCHED_PARTITIONS_MAX} |",
         f"`{HEAD_PROPERTY}`",
         f"`{table_clone.CLONE_OF}`",
