@@ -235,6 +235,7 @@ def _plan_run(
         earliest=earliest,
         earliest_changelog=recorded,
         branch=branch,
+        asked=before,
     )
     alive = live.among(before)
     old_files = plan_snapshot_files(

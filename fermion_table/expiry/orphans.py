@@ -93,8 +93,9 @@ def remove_orphan_files(
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
     in_use = _in_use(item.path for item in listing)
-    live, retries = despite_expiry(store, lambda: live_objects(store, now=moment))
-    alive = live.among(item.path for item in listing if is_made_by_writers(item.path))
+    asked = {item.path for item in listing if is_made_by_writers(item.path)}
+    live, retries = despite_expiry(store, lambda: live_objects(store, now=moment, asked=asked))
+    alive = live.among(asked)
     going = plan_orphans(listing, live=alive | in_use, older_than_ms=limit)
     uploads = _left_uploads(store, limit)
     if not dry_run:

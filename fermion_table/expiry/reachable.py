@@ -6,7 +6,7 @@ Those that are being made count as well.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import field
 
 import pyarrow as pa
@@ -36,14 +36,21 @@ from fermion_table.metadata.snapshot import Snapshot, check_writable
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
 
+ASKED_MAX = 20_000
+"""Looking up so many paths in every manifest costs about as much as reading it."""
+
 
 @dataclass(slots=True)
 class LiveObjects:
     """Everything that a kept snapshot, a tag or a branch (even one to be) refers to, by path.
 
     What manifests list is held as columns: that may be millions of files.
+
+    asked: The paths that anybody will ask about; of what manifests list nothing else is held. None:
+        any path.
     """
 
+    asked: pa.Array | None = None
     _paths: set[str] = field(default_factory=set)
     _listed: dict[tuple[str, tuple[int, ...]], pa.Array] = field(default_factory=dict)
 
@@ -73,7 +80,10 @@ class LiveObjects:
             key = reference.hash, reference.dead
             if key not in self._listed:
                 files = manifest_files(store, reference)
-                self._listed[key] = files.paths(live_ordinals(reference))
+                paths = files.paths(live_ordinals(reference))
+                if self.asked is not None:
+                    paths = paths.filter(pc.is_in(paths, value_set=self.asked))
+                self._listed[key] = paths
 
     def add_references(self, store: AtomicStore, snapshot: Snapshot) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
@@ -89,16 +99,19 @@ def live_objects(
     earliest: int = 0,
     earliest_changelog: int = 0,
     branch: str = MAIN,
+    asked: Collection[str] | None = None,
 ) -> LiveObjects:
     """Everything that must not be deleted.
 
+    asked: See `LiveObjects`; looked up in each manifest, so many are as good as None.
     now: Milliseconds since 1970 UTC, for tags that expire.
     earliest, earliest_changelog, branch: The earliest snapshot of this branch to keep, and the
         earliest changelog, where these are later than those that have not expired.
     Raises CorruptMetadata, OSError: Anything can't be read: then what is alive is not known.
     Raises UnsupportedFeature: The table needs a newer writer, which may know of other objects.
     """
-    live = LiveObjects()
+    few = asked is not None and len(asked) <= ASKED_MAX
+    live = LiveObjects(pa.array(asked, pa.string()) if few else None)
     # These first: what is no longer there has become a tag or branch by now.
     for snapshot in pending_snapshots(store):
         # Where something is missing, its maker came too late, and died before giving up.

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from benchmarks.commit_race import race
 from fermion_table.checks.verify import verify
 from fermion_table.commit.commit import commit, create_table
 from fermion_table.commit.request import CommitRequest, FileGroup
@@ -429,3 +430,9 @@ def test_a_slot_that_a_dead_writer_took_after_its_expiry_is_ignored() -> None:
     assert [snapshot.id for snapshot in walk(store, newest)] == [4, 3]
     report = verify(store)
     assert report.ok, report
+
+
+@pytest.mark.long
+def test_commits_of_many_processes_are_all_there_once(tmp_path: Path) -> None:
+    """Counts rows and snapshots."""
+    assert race(str(tmp_path / "t"), processes=4, commits=10)["commits"] == 40

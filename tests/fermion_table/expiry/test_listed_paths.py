@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from fermion_table.expiry.reachable import LiveObjects
@@ -43,3 +44,7 @@ def test_what_is_live_is_what_the_entries_say_that_are_not_dead(count, kind, mon
     live.add_listed(store, [whole])  # another snapshot has all of them
     assert live.among(every) == every
     assert live.among([]) == set()
+    few = LiveObjects(pa.array([min(every - dead), "data/none.fermion"]))
+    few.add_listed(store, [msgspec.structs.replace(whole, dead=DEAD)])
+    assert few.among([min(every - dead), "data/none.fermion"]) == {min(every - dead)}
+    assert sum(map(len, few._listed.values())) == 1, "nothing else is held in memory"
