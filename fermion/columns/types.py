@@ -16,6 +16,7 @@ have one of three shapes, chosen by `PhysicalType`:
 from __future__ import annotations
 
 import enum
+import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
@@ -28,14 +29,21 @@ from fermion.errors import UnsupportedTypeError
 from fermion.exports import dataclass
 from fermion.layout import SCHEMA_DEPTH_MAX, StreamType
 
-_VARIANT = "arrow.parquet.variant"
+VARIANT = "arrow.parquet.variant"
+"""The name of the extension type of Variant columns."""
+
+
+def know_variant(fields: bytes) -> None:
+    """Make Arrow know the extension type of Variant, if serialized fields name it."""
+    if VARIANT.encode() in fields:
+        importlib.import_module("fermion.columns.variants")
 
 
 def is_variant(field: pa.Field) -> bool:
     """Whether a column holds Variant values, be their extension type known to Arrow or not."""
     if isinstance(field.type, pa.BaseExtensionType):
-        return bool(field.type.extension_name == _VARIANT)
-    return (field.metadata or {}).get(b"ARROW:extension:name") == _VARIANT.encode()
+        return bool(field.type.extension_name == VARIANT)
+    return (field.metadata or {}).get(b"ARROW:extension:name") == VARIANT.encode()
 
 
 class PhysicalKind(enum.IntEnum):

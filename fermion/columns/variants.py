@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion import kernels
 from fermion.columns import validity
 from fermion.columns.arrow_buffers import own_validity
+from fermion.columns.types import VARIANT
 from fermion.errors import InvalidArgumentError, InvalidFileError
 
 PATH_NAMES_MAX = 64
@@ -60,6 +62,35 @@ def parse_path(text: str, where: str) -> Path:
     if len(path) > PATH_NAMES_MAX:
         raise InvalidArgumentError(f"{where}: a path of {len(path)} names, expected at most 64")
     return path
+
+
+STORAGE = pa.struct([pa.field(each, pa.binary(), nullable=False) for each in ("metadata", "value")])
+
+
+class VariantType(pa.ExtensionType):
+    """The type of columns of Variant values: ``arrow.parquet.variant`` over metadata and value.
+
+    Values of arrays in Python are those of JSON; `to_json` gives text, `get` one part of each.
+    """
+
+    def __init__(self, storage: pa.DataType = STORAGE) -> None:
+        super().__init__(storage, VARIANT)
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> VariantType:
+        names = set(storage.names) if pat.is_struct(storage) else set()
+        if names != {"metadata", "value"}:
+            raise ValueError(f"arrow.parquet.variant over {storage}: expected metadata and value")
+        return cls(storage)
+
+    def __hash__(self) -> int:
+        return hash((VariantType, str(self.storage_type)))
+
+    def __reduce__(self) -> tuple[type[VariantType], tuple[pa.DataType]]:
+        return VariantType, (self.storage_type,)
 
 
 class Values(NamedTuple):
@@ -208,3 +239,5 @@ class PathTree:
 
 
 _CODES, _ROWS = np.empty(0, np.uint32), np.empty(0, np.int64)
+
+pa.register_extension_type(VariantType())

@@ -37,6 +37,9 @@ from fermion.kernels._compiled_picks import pick_pages as pick_pages
 from fermion.kernels._compiled_picks import wanted_numbers as wanted_numbers
 from fermion.kernels._compiled_picks import wanted_text_range as wanted_text_range
 from fermion.kernels._compiled_picks import wanted_texts as wanted_texts
+from fermion.kernels._compiled_variant import variant_find as variant_find
+from fermion.kernels._compiled_variant import variant_from_json as variant_from_json
+from fermion.kernels._compiled_variant import variant_to_json as variant_to_json
 
 def crc32c(data: Buffer, seed: int = 0, *, portable: bool = False) -> int:
     """CRC-32C (Castagnoli) of a contiguous buffer.

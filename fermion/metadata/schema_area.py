@@ -30,6 +30,7 @@ import pyarrow.types as pat
 import zstandard
 
 from fermion.bounded_cache import BoundedCache
+from fermion.columns.types import know_variant
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.exports import dataclass
 from fermion.forks import cached_property
@@ -376,6 +377,7 @@ class SchemaArea:
         return [data[base + ends[i] : base + ends[i + 1]] for i in range(count)]
 
     def _parse(self, message: bytes) -> pa.Schema:
+        know_variant(message)
         try:
             return pa.ipc.read_schema(pa.py_buffer(message))
         except (pa.ArrowException, OSError, ValueError, RecursionError) as error:

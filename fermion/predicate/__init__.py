@@ -14,15 +14,17 @@ from fermion.predicate.binding import (
 )
 from fermion.predicate.evaluate import column_of, comparable, evaluate
 from fermion.predicate.expression import (
+    VALUE,
     Column,
     Computed,
     Expression,
+    VariantCondition,
     col,
     conjuncts,
     without_opaque,
 )
 from fermion.predicate.intervals import Interval, interval, members, text_range
-from fermion.predicate.key_condition import VALUE, KeyCondition
+from fermion.predicate.key_condition import KeyCondition
 from fermion.predicate.prune import (
     Bounds,
     bound_key,
@@ -41,6 +43,7 @@ __all__ = [
     "Interval",
     "KeyCondition",
     "RowRanges",
+    "VariantCondition",
     "bind",
     "bound_key",
     "candidate_names",

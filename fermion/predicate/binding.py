@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -18,6 +18,7 @@ from fermion import arrow_compute as pc
 from fermion.columns.maps import split_key_name
 from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
+from fermion.exports import LoadedWhenAskedFor
 from fermion.predicate import arrow_expression
 from fermion.predicate.arrow_expression import from_pyarrow
 from fermion.predicate.expression import (
@@ -36,6 +37,7 @@ from fermion.predicate.expression import (
     Or,
     Path,
     StartsWith,
+    VariantCondition,
     as_predicate,
     column_text,
     conjunction,
@@ -45,6 +47,11 @@ from fermion.predicate.expression import (
 from fermion.predicate.key_condition import key_condition
 from fermion.predicate.literals import bind_literal, family, normalize
 from fermion.predicate.sql import from_sql
+
+if TYPE_CHECKING:
+    from fermion.predicate import variant_value
+else:  # few filters ask for parts of Variant columns
+    variant_value = LoadedWhenAskedFor("fermion.predicate.variant_value")
 
 _DNF_OPERATORS = "=, ==, !=, <, >, <=, >=, in, not in"
 _ADVICE = (
@@ -200,6 +207,8 @@ def bind(
             return node
         if isinstance(node, Opaque | Computed):
             bound = _bind_opaque(node, schema, where, names)
+            if isinstance(bound, VariantCondition):
+                return variant_value.bound(bound, schema, _bind_leaf)
             by_key = with_keys(node, partial(_has_integer_keys, schema))
             return bound if by_key is node else bind(by_key, schema, where=where, known=known)
         path: Path = node.path  # type: ignore[attr-defined]

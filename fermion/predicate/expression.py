@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import field
 from decimal import Decimal
@@ -22,6 +23,27 @@ from fermion.exports import dataclass
 from fermion.predicate.literals import TimestampText, meaning, nanoseconds, normalize
 
 Path = tuple[str, ...]
+_PLAIN_NAME = re.compile(r"\w+")
+SQL_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "varchar": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Types of parts of Variant columns, as SQL calls them."""
+VALUE: Path = ("value",)
+"""The column of a filter of a value that is computed from another column."""
 
 NEGATED = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -150,7 +172,19 @@ class Column(Expression):
                 f"{self.to_sql()} {operator} {other.to_sql()}: a filter compares a column with a "
                 "literal; for two columns pass a pyarrow.compute.Expression"
             )
-        return Comparison(self.path, operator, normalize(other))
+        return self.leaf(Comparison, operator, normalize(other))
+
+    def leaf(self, kind: Callable[..., Expression], *arguments: Any) -> Expression:
+        """A filter of the column: ``kind(path, *arguments)``."""
+        return kind(self.path, *arguments)
+
+    def cast(self, type: pa.DataType) -> Column:
+        """A part of a Variant column as a column of a type.
+
+        ``col("event")["user"]["id"].cast(pa.int64()) == 7``. A value that can't be of the type is
+        an error: see `fermion.variant.get`.
+        """
+        return VariantValue(self.path[0], self.path[1:], type)
 
     def isin(self, values: Iterable[Any]) -> Expression:
         """True where the column equals one of the values: ``isin([a, b])`` is ``== a or == b``.
@@ -158,7 +192,7 @@ class Column(Expression):
         So a NaN among them matches nothing, not even NaN (ask `is_nan`), ``0.0`` and ``-0.0`` match
         each other, and with None among them the answer is NULL where nothing else matches.
         """
-        return IsIn(self.path, literal_set(values))
+        return self.leaf(IsIn, literal_set(values))
 
     def between(self, low: Any, high: Any) -> Expression:
         """True where ``low <= column <= high``."""
@@ -166,17 +200,17 @@ class Column(Expression):
 
     def is_null(self) -> Expression:
         """True where the column is NULL."""
-        return IsNull(self.path)
+        return self.leaf(IsNull)
 
     def is_valid(self) -> Expression:
         """True where the column is not NULL."""
-        return Not(IsNull(self.path))
+        return Not(self.is_null())
 
     is_not_null = is_valid
 
     def is_nan(self) -> Expression:
         """True where the column is NaN; NULL where it is NULL."""
-        return IsNan(self.path)
+        return self.leaf(IsNan)
 
     def starts_with(self, prefix: str | bytes) -> Expression:
         """True where a string or binary column starts with ``prefix``."""
@@ -185,7 +219,7 @@ class Column(Expression):
                 f"starts_with: prefix={prefix!r}: expected text or bytes, found "
                 f"{type(prefix).__name__}"
             )
-        return StartsWith(self.path, normalize(prefix))
+        return self.leaf(StartsWith, normalize(prefix))
 
     def to_sql(self) -> str:
         """The column's name, quoted where SQL wants it."""
@@ -452,10 +486,89 @@ class Computed(Expression):
         return self.text
 
 
+class VariantValue(Column):
+    """The value at a path of a Variant column, as a column of a type.
+
+    column: Of the table or file.
+    steps: Names of fields, and places of items from 0 on.
+    strict: Whether a value that can't be of the type is an error, or null.
+    """
+
+    __slots__ = ("steps", "strict", "type")
+    steps: tuple[str | int, ...]
+    type: pa.DataType
+    strict: bool
+
+    def __init__(
+        self, column: str, steps: Sequence[str | int], type: pa.DataType, strict: bool = True
+    ) -> None:
+        super().__init__((column,))
+        if not isinstance(type, pa.DataType):
+            raise InvalidArgumentError(f"cast: type={type!r}: expected a pyarrow.DataType")
+        object.__setattr__(self, "steps", tuple(steps))
+        object.__setattr__(self, "type", type)
+        object.__setattr__(self, "strict", strict)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return VariantValue, (self.path[0], self.steps, self.type, self.strict)
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.steps, self.type, self.strict))
+
+    def __getitem__(self, key: str | int) -> Column:
+        """Nothing lies below a value that has a type."""
+        raise InvalidArgumentError(f"{self.to_sql()}[{key!r}]: name the whole path before cast()")
+
+    def leaf(self, kind: Callable[..., Expression], *arguments: Any) -> Expression:
+        """A filter of the value."""
+        inner = kind(VALUE, *arguments)
+        text = inner.to_sql().replace(VALUE[0], self.to_sql(), 1)
+        return VariantCondition(_not_bound, (self.path,), text, inner, self)
+
+    def to_sql(self) -> str:
+        """A call of ``variant_get``."""
+        path = "$" + "".join(map(_step_text, self.steps))
+        quoted = path.replace("'", "''")
+        name = "variant_get" if self.strict else "try_variant_get"
+        return f"{name}({super().to_sql()}, '{quoted}', '{_sql_name(self.type)}')"
+
+
+def _step_text(step: str | int) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if _PLAIN_NAME.fullmatch(step) else "['{}']".format(step.replace("'", "''"))
+
+
+def _sql_name(type: pa.DataType) -> str:
+    if pa.types.is_decimal128(type):
+        return f"decimal({type.precision},{type.scale})"
+    return next((name for name, known in SQL_TYPES.items() if known == type), str(type))
+
+
+def _not_bound(*columns: pa.Array) -> NoReturn:
+    raise TypeError("the filter is not bound to a schema")
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class VariantCondition(Computed):
+    """A filter of a part of a Variant column.
+
+    Attributes
+    ----------
+    inner
+        The filter, of a column at `VALUE`.
+    value
+        Which part that is.
+    """
+
+    inner: Expression
+    value: VariantValue
+
+
 def as_predicate(value: Expression | bool | None) -> Expression:
     """An operand of a filter: a bare column becomes a boolean column, a bool a constant."""
     if isinstance(value, Column):
-        return BooleanColumn(value.path)
+        return value.leaf(BooleanColumn)
     if isinstance(value, Expression):
         return value
     if value is None or isinstance(value, bool):

@@ -13,9 +13,7 @@ from fermion.columns.maps import Key, has_shreddable_keys, looked_up, parse_key,
 from fermion.columns.types import strip_wrappers
 from fermion.exports import dataclass
 from fermion.predicate.evaluate import evaluate
-from fermion.predicate.expression import Computed, Expression, Path
-
-VALUE: Path = ("value",)
+from fermion.predicate.expression import VALUE, Computed, Expression, Path
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -14,6 +14,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.predicate.expression import (
     MIRRORED,
     BooleanColumn,
+    Column,
     Comparison,
     Constant,
     Expression,
@@ -23,6 +24,7 @@ from fermion.predicate.expression import (
     Not,
     Path,
     StartsWith,
+    VariantValue,
     conjunction,
     disjunction,
     quotes_advice,
@@ -256,22 +258,26 @@ def _translate(node: exp.Expr, text: str) -> Expression:
         case exp.Boolean() | exp.Null():
             return Constant(None if isinstance(node, exp.Null) else bool(node.this))
         case exp.Column() | exp.Dot() | exp.Bracket():
-            return BooleanColumn(_path(node, text))
+            return Column(_path(node, text)).leaf(BooleanColumn)
+        case exp.Anonymous():
+            return _column(node, text).leaf(BooleanColumn)
         case exp.In():
             if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
                 _unsupported(node, text)
             values = tuple(_literal(value, text) for value in node.expressions)
-            return IsIn(_path(node.this, text), values)
+            return _column(node.this, text).leaf(IsIn, values)
         case exp.Between():
-            path = _path(node.this, text)
+            column = _column(node.this, text)
             low, high = _literal(node.args["low"], text), _literal(node.args["high"], text)
-            return conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
+            return conjunction(
+                (column.leaf(Comparison, ">=", low), column.leaf(Comparison, "<=", high))
+            )
         case exp.Is():
             return _is(node, text)
         case exp.Like() | exp.StartsWith():
             return _prefix(node, text)
         case exp.IsNan():
-            return IsNan(_path(node.this, text))
+            return _column(node.this, text).leaf(IsNan)
     _unsupported(node, text)
 
 
@@ -281,19 +287,19 @@ def _comparison(node: exp.Expr, operator: str, text: str) -> Expression:
         left, right, operator = right, left, MIRRORED[operator]
     if not _is_column(left) or _is_column(right):
         _unsupported(node, text)
-    return Comparison(_path(left, text), operator, _literal(right, text))
+    return _column(left, text).leaf(Comparison, operator, _literal(right, text))
 
 
 def _is(node: exp.Expr, text: str) -> Expression:
     from sqlglot import exp
 
-    path = _path(node.this, text)
+    column = _column(node.this, text)
     wanted = node.expression
     if isinstance(wanted, exp.Null):
-        return IsNull(path)
+        return column.is_null()
     if isinstance(wanted, exp.Boolean):
-        match = BooleanColumn(path) if wanted.this else Not(BooleanColumn(path))
-        return conjunction((Not(IsNull(path)), match))
+        match = column.leaf(BooleanColumn)
+        return conjunction((column.is_valid(), match if wanted.this else Not(match)))
     _unsupported(node, text)
 
 
@@ -302,7 +308,7 @@ def _prefix(node: exp.Expr, text: str) -> Expression:
 
     pattern = _literal(node.expression, text)
     if isinstance(node, exp.StartsWith) and isinstance(pattern, (str, bytes)):
-        return StartsWith(_path(node.this, text), pattern)
+        return _column(node.this, text).leaf(StartsWith, pattern)
     if not isinstance(pattern, str) or not isinstance(node, exp.Like):
         _unsupported(node, text)
     body = pattern.removesuffix("%")
@@ -312,14 +318,50 @@ def _prefix(node: exp.Expr, text: str) -> Expression:
             "LIKE 'abc%', is (write STARTS_WITH(column, 'a_c') for a prefix that holds % or _); "
             "any other pattern needs DuckDB (the extra duckdb)"
         )
-    path = _path(node.this, text)
-    return Comparison(path, "==", body) if body == pattern else StartsWith(path, body)
+    column = _column(node.this, text)
+    return column.leaf(Comparison, "==", body) if body == pattern else column.leaf(StartsWith, body)
 
 
 def _is_column(node: exp.Expr) -> bool:
     from sqlglot import exp
 
-    return isinstance(node, (exp.Column, exp.Dot, exp.Bracket))
+    return isinstance(node, (exp.Column, exp.Dot, exp.Bracket)) or _is_variant_get(node)
+
+
+def _is_variant_get(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    return isinstance(node, exp.Anonymous) and node.name.lower() in _VARIANT_GETS
+
+
+_VARIANT_GETS = ("variant_get", "try_variant_get")
+
+
+def _column(node: exp.Expr, text: str) -> Column:
+    """A column, or the value at a path of a Variant column."""
+    from sqlglot import exp
+
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if not _is_variant_get(node):
+        return Column(_path(node, text))
+    from fermion.predicate.variant_value import type_of_sql
+    from fermion.variant import parse_path
+
+    where = f"filter {text!r:.200}"
+    arguments = node.expressions
+    literals = [_literal(each, text) for each in arguments[1:] if isinstance(each, exp.Literal)]
+    if (
+        len(arguments) != 3
+        or not all(isinstance(each, str) for each in literals)
+        or len(literals) < 2
+    ):
+        raise InvalidArgumentError(
+            f"{where}: expected {node.name}(column, '$.path', 'type'), found {node.sql():.80}"
+        )
+    (column,) = _path(arguments[0], text)[:1]
+    steps, type = parse_path(literals[0], where), type_of_sql(literals[1], where)
+    return VariantValue(column, steps, type, strict=node.name.lower() == _VARIANT_GETS[0])
 
 
 def _path(node: exp.Expr, text: str) -> Path:

@@ -67,7 +67,7 @@ def sql_condition(
             return Constant(function(rows=1)[0].as_py())
         return ComputedSql(function, function.paths, own, quoted, by_key(own))
 
-    return part(SqlTree(text, where).root)
+    return part(SqlTree(text, where, checks=False).root)  # each part is checked by itself
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -24,6 +24,7 @@ import pyarrow.types as pat
 from fermion.arguments import first_repeated
 from fermion.display import LINE_LENGTH, html_table, more, shortened
 from fermion.display import type_text as shown_type
+from fermion.engine import know_variant
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.forks import cached_property
 from fermion.layout import BLOB_KEY
@@ -118,7 +119,9 @@ def field_of_message(text: str) -> pa.Field:
     Raises ValueError: Not base64 of a message of one field.
     """
     try:
-        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        message = base64.b64decode(text, validate=True)
+        know_variant(message)
+        schema = pa.ipc.read_schema(pa.py_buffer(message))
     except (binascii.Error, pa.ArrowException, OSError, RecursionError) as error:
         raise ValueError(f"not an Arrow schema message: {error}") from None
     if len(schema) != 1:
@@ -128,6 +131,7 @@ def field_of_message(text: str) -> pa.Field:
 
 def resolve_extension(dtype: pa.DataType, metadata: Mapping[bytes, bytes]) -> pa.Field:
     """A field whose extension type, named in its metadata, is made if it is registered here."""
+    know_variant(metadata[EXTENSION_NAME])
     field = pa.field("", dtype, metadata=dict(metadata))
     return pa.ipc.read_schema(pa.schema([field]).serialize()).field(0)
 
