@@ -82,7 +82,8 @@ class VariantType(pa.ExtensionType):
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> VariantType:
         names = set(storage.names) if pat.is_struct(storage) else set()
-        if names != {"metadata", "value"}:
+        # pyarrow gives shredded columns of Parquet this type, too.
+        if not {"metadata"} < names <= {"metadata", "value", "typed_value"}:
             raise ValueError(f"arrow.parquet.variant over {storage}: expected metadata and value")
         return cls(storage)
 

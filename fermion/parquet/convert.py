@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from fermion.arguments import function, integer
 from fermion.columns.ordered_dictionaries import runs_of_one_order
+from fermion.columns.types import is_variant
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
 from fermion.io.sink import Sink, check_target, open_sink
 from fermion.io.source import PathLike, buffer_of
@@ -35,7 +36,6 @@ from fermion.parquet.types import (
     parquet_field,
     with_wide_indices,
 )
-from fermion.parquet.variants import is_named_variant, is_variant
 from fermion.reading.file import FermionFile, open_file
 from fermion.writing.file import Writer
 from fermion.writing.stripe_limits import StripeLimits, is_limited
@@ -216,7 +216,7 @@ def _warn_of_losses(file: FermionFile, schema: pa.Schema, where: str) -> None:
     changed = [
         f"{before.name!r} ({before.type}) as {after.type}"
         for before, after in zip(file.schema, schema, strict=True)
-        if before.type != after.type and not is_variant(before.type)
+        if before.type != after.type and not is_variant(before)
     ]
     if changed:
         more = f" and {len(changed) - NAMES_MAX:,} more" if len(changed) > NAMES_MAX else ""
@@ -303,7 +303,7 @@ def _write_parquet(
     extra = {key: text for key, text in entries if own.get(key.encode()) != text.encode()}
     if extra:
         writer.add_key_value_metadata(extra)
-    variants = {field.name for field in schema if is_named_variant(field)}
+    variants = {field.name for field in schema if is_variant(field)}
     with _writing(where), stream.footer(variants):
         writer.close()
     return writer.writer.metadata

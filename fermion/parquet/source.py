@@ -12,13 +12,14 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.rows import empty_columns
+from fermion.columns.variants import VariantType
 from fermion.errors import InvalidFileError, UnsupportedEncodingError
 from fermion.io.remote import resolve
 from fermion.layout import MAGIC
 from fermion.options import MIB
 from fermion.parquet.int96 import check_range, instants, int96_leaves
 from fermion.parquet.types import ConversionWarning
-from fermion.parquet.variants import is_variant, variant_columns, variant_field, whole_values
+from fermion.parquet.variants import variant_columns, whole_values
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -86,7 +87,7 @@ class ParquetSource:
         """The ordinals of Variant columns, which get their type in the schema."""
         found = variant_columns(self.schema, self._file.schema, self.key_values)
         for at in found:
-            self.schema = self.schema.set(at, variant_field(self.schema.field(at)))
+            self.schema = self.schema.set(at, self.schema.field(at).with_type(VariantType()))
         return found
 
     def _whole(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
@@ -94,11 +95,10 @@ class ParquetSource:
         columns = list(batch.columns)
         for at in self._variants:
             where = f"{self.where}: column {self.schema.field(at).name!r}"
-            column, dtype = columns[at], self.schema.field(at).type
-            column = column.storage if is_variant(column.type) else column
-            columns[at] = whole_values(column, where, first)
-            if is_variant(dtype):
-                columns[at] = pa.ExtensionArray.from_storage(dtype, columns[at])
+            column = columns[at]
+            column = column.storage if isinstance(column, pa.ExtensionArray) else column
+            whole = whole_values(column, where, first)
+            columns[at] = pa.ExtensionArray.from_storage(VariantType(), whole)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

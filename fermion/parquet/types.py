@@ -40,8 +40,9 @@ from fermion.columns.types import (
     strip_wrappers,
     with_child_fields,
 )
+from fermion.columns.variants import VariantType
 from fermion.errors import InvalidArgumentError, UnsupportedTypeError
-from fermion.parquet.variants import is_variant, unwrapped
+from fermion.parquet.variants import unwrapped
 
 DECIMAL_DIGITS_MAX = 76
 INTERVAL = pa.struct(
@@ -64,7 +65,7 @@ def parquet_field(field: pa.Field, *, where: str) -> pa.Field:
     where: The file, for the message.
     Raises UnsupportedTypeError: For a type that has nothing near it in Parquet.
     """
-    if is_variant(field.type):
+    if isinstance(field.type, VariantType):
         field = unwrapped(field)
     return _field(field, f"{where}: column {field.name!r}", in_list=False)
 
@@ -94,7 +95,11 @@ def _field(field: pa.Field, where: str, *, in_list: bool) -> pa.Field:
 def _parquet_type(dtype: pa.DataType, where: str, in_list: bool) -> pa.DataType:
     if isinstance(dtype, pa.BaseExtensionType):
         storage = _parquet_type(dtype.storage_type, where, in_list)
-        return dtype if storage == dtype.storage_type and not is_variant(dtype) else storage
+        return (
+            dtype
+            if storage == dtype.storage_type and not isinstance(dtype, VariantType)
+            else storage
+        )
     if pat.is_run_end_encoded(dtype):
         return _parquet_type(dtype.value_type, where, in_list)
     if pat.is_dictionary(dtype):

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.columns.types import VARIANT
+from fermion.columns.variants import STORAGE, VariantType
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 
-STORAGE = pa.struct([pa.field(each, pa.binary(), nullable=False) for each in ("metadata", "value")])
-NAME = "arrow.parquet.variant"
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 DEPTH_MAX = 64
 NULL = b"\x00"
@@ -63,7 +63,7 @@ def variant_columns(
 
 
 def _is_group(dtype: pa.DataType) -> bool:
-    if is_variant(dtype):
+    if isinstance(dtype, VariantType):
         dtype = dtype.storage_type
     if not pat.is_struct(dtype):
         return False
@@ -81,30 +81,12 @@ def _is_binary(dtype: pa.DataType) -> bool:
     return bool(pat.is_binary(dtype) or pat.is_large_binary(dtype) or pat.is_binary_view(dtype))
 
 
-def is_variant(dtype: pa.DataType) -> bool:
-    """Whether a type is the extension type of Variant, which a process may know or not."""
-    return isinstance(dtype, pa.BaseExtensionType) and dtype.extension_name == NAME
-
-
-def is_named_variant(field: pa.Field) -> bool:
-    """Whether a struct is a Variant by the metadata of its field."""
-    name = (field.metadata or {}).get(b"ARROW:extension:name")
-    return name == NAME.encode() and _is_group(field.type) and "value" in field.type.names
-
-
-def variant_field(field: pa.Field) -> pa.Field:
-    """The field of Variant values in one piece; metadata names the type where it is not known."""
-    metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": ""}
-    named = pa.field(field.name, STORAGE, field.nullable, {**(field.metadata or {}), **metadata})
-    return pa.ipc.read_schema(pa.schema([named]).serialize()).field(0)
-
-
 def unwrapped(field: pa.Field) -> pa.Field:
     """A field of Variant as a struct whose metadata names the type.
 
     pyarrow's writer ends the process where it meets the type itself, unless that is its own in C++.
     """
-    metadata = {"ARROW:extension:name": NAME, "ARROW:extension:metadata": ""}
+    metadata = {"ARROW:extension:name": VARIANT, "ARROW:extension:metadata": ""}
     return field.with_type(field.type.storage_type).with_metadata(
         {**(field.metadata or {}), **metadata}
     )

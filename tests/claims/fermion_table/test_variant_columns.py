@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
+from fermion.columns.variants import STORAGE, VariantType
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
-from tests.kit.variant_type import NAME, STORAGE, known_here
 
 
-@pytest.fixture(params=["struct", "type"])
-def event(request: pytest.FixtureRequest) -> Iterator[pa.Field]:
-    """A field of Variant: in a process that does not know the type, and in one that does."""
-    if request.param == "struct":
-        yield pa.field("event", STORAGE)
-        return
-    dtype, is_ours = known_here()
-    yield pa.field("event", dtype)
-    if is_ours:
-        pa.unregister_extension_type(NAME)
+@pytest.fixture
+def event() -> pa.Field:
+    """A field of Variant."""
+    return pa.field("event", VariantType())
 
 
 def rows(event: pa.Field, ids: Sequence[int], values: Sequence[int | None]) -> pa.Table:
@@ -32,8 +26,7 @@ def rows(event: pa.Field, ids: Sequence[int], values: Sequence[int | None]) -> p
         for value in values
     ]
     chunks = [pa.array([each], STORAGE) for each in made]
-    if isinstance(event.type, pa.BaseExtensionType):
-        chunks = [pa.ExtensionArray.from_storage(event.type, chunk) for chunk in chunks]
+    chunks = [pa.ExtensionArray.from_storage(event.type, chunk) for chunk in chunks]
     schema = pa.schema([pa.field("id", pa.int64()), event])
     column = pa.chunked_array(chunks, event.type)
     return pa.table([pa.array(ids, pa.int64()), column], schema=schema)
@@ -43,8 +36,7 @@ def numbers(table: pa.Table, name: str = "event") -> dict[int, int | None]:
     """The number of each row by its id."""
     values = []
     for chunk in table[name].chunks:
-        storage = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
-        values += [each and each["value"][1] for each in storage.to_pylist()]
+        values += [each and each["value"][1] for each in chunk.storage.to_pylist()]
     return dict(zip(table["id"].to_pylist(), values, strict=True))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fermion
+from fermion.columns.variants import STORAGE, VariantType
 from fermion.errors import FermionError, InvalidFileError
 from fermion.parquet.variants import SPARK_SCHEMA, whole_values
 from tests.conftest import SHARED_DATA
-from tests.kit.variant_type import METADATA, NAME, STORAGE, known_here
 
 FOLDER = SHARED_DATA / "parquet-testing/shredded_variant"
 CASES = json.loads(path.read_text()) if (path := FOLDER / "cases.json").exists() else []
@@ -62,7 +61,7 @@ def model(keys: list[bytes], value: bytes) -> Any:
 
 
 def models(array: pa.ChunkedArray) -> list[Any]:
-    """The values of a column of the extension type, known here or not."""
+    """The values of a column of the extension type."""
     found = []
     for chunk in array.chunks:
         rows = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
@@ -71,22 +70,8 @@ def models(array: pa.ChunkedArray) -> list[Any]:
     return found
 
 
-@pytest.fixture(params=["unknown", "known"])
-def variant_type(request: pytest.FixtureRequest) -> Iterator[pa.DataType | None]:
-    """The extension type in a process that knows it; otherwise None."""
-    if request.param == "unknown":
-        yield None
-        return
-    dtype, is_ours = known_here()
-    yield dtype
-    if is_ours:
-        pa.unregister_extension_type(NAME)
-
-
 @pytest.mark.parametrize("case", CASES, ids=[case["test"] for case in CASES])
-def test_shredded_values_are_those_of_the_cases_or_refused(
-    case, variant_type, tmp_path, shared_data
-):
+def test_shredded_values_are_those_of_the_cases_or_refused(case, tmp_path, shared_data):
     """The bytes beside each file are the oracle; invalid files leave nothing."""
     source, target = FOLDER / case["parquet_file"], tmp_path / "x.fermion"
     if "error_message" in case or "INVALID" in source.name:
@@ -105,10 +90,7 @@ def test_shredded_values_are_those_of_the_cases_or_refused(
         expected.append(model(keys, data[size:]))
     table = fermion.read_table(target)
     field = table.schema.field("var")
-    if variant_type is None:
-        assert field.metadata[b"ARROW:extension:name"] == NAME.encode()
-    else:
-        assert field.type == variant_type
+    assert field.type == VariantType()
     assert models(table["var"]) == expected
     # and once more through Parquet
     back, again = tmp_path / "x.parquet", tmp_path / "y.fermion"
@@ -133,7 +115,7 @@ def test_files_of_duckdb_and_snowflake_become_values(tmp_path, shared_data):
             continue
         table = fermion.read_table(target)
         assert table.num_rows == pq.read_metadata(source).num_rows
-        names = [each.name for each in table.schema if each.type == STORAGE]
+        names = [each.name for each in table.schema if each.type == VariantType()]
         assert names, source
         if source.stem != "variant_malicious":  # damaged values are kept as they are
             assert all(models(table[name]) for name in names)
@@ -146,16 +128,17 @@ def test_columns_that_are_variant_are_annotated_among_others(tmp_path):
     nested = pa.array([{"v": [{"v": 1}]}, None])
     fields = [
         pa.field("n", nested.type),
-        pa.field("v", STORAGE, metadata=METADATA),
+        pa.field("v", VariantType()),
         *[
             pa.field(f"c{at}", pa.int8(), metadata={"PARQUET:field_id": str(at)})
             for at in range(20)
         ],
         pa.field("s", STORAGE),
-        pa.field("last \u20ac", STORAGE, metadata={**METADATA, "PARQUET:field_id": "9"}),
+        pa.field("last \u20ac", VariantType(), metadata={"PARQUET:field_id": "9"}),
     ]
     numbers = [pa.array([1, 2], pa.int8())] * 20
-    table = pa.table([nested, rows, *numbers, rows, rows], schema=pa.schema(fields))
+    values = pa.ExtensionArray.from_storage(VariantType(), rows)
+    table = pa.table([nested, values, *numbers, rows, values], schema=pa.schema(fields))
     fermion.write_table(table, source := tmp_path / "x.fermion")
     fermion.to_parquet(source, target := tmp_path / "x.parquet")
     assert pq.read_table(target).equals(table)
@@ -248,5 +231,5 @@ def test_columns_of_spark_4_0_are_known_by_its_schema(tmp_path):
         pq.write_table(table.replace_schema_metadata(metadata), source)
         fermion.from_parquet(source, target)
         schema = fermion.read_table(target).schema
-        assert (schema.field("v").metadata is not None) is is_named
+        assert (schema.field("v").type == VariantType()) is is_named
         assert schema.field("s") == pa.field("s", STORAGE)
