@@ -39,10 +39,12 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.rows import take_table_rows as take_table_rows
     from fermion.columns.rows import unwrapped as unwrapped
     from fermion.columns.types import child_fields as child_fields
+    from fermion.columns.types import is_variant as is_variant
     from fermion.columns.types import know_variant as know_variant
     from fermion.columns.types import strip_wrappers as strip_wrappers
     from fermion.columns.types import with_wide_floats as with_wide_floats
     from fermion.columns.value_text import value_text as value_text
+    from fermion.columns.variants import paths_to_shred as paths_to_shred
     from fermion.html.page import WebPage as WebPage
     from fermion.html.page import web_page as web_page
     from fermion.io.checksum import crc32c as crc32c
@@ -120,7 +122,14 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "take_table_rows",
             "unwrapped",
         ),
-        "columns.types": ("child_fields", "know_variant", "strip_wrappers", "with_wide_floats"),
+        "columns.types": (
+            "child_fields",
+            "is_variant",
+            "know_variant",
+            "strip_wrappers",
+            "with_wide_floats",
+        ),
+        "columns.variants": ("paths_to_shred",),
         "columns.value_text": ("value_text",),
         "html.page": ("WebPage", "web_page"),
         "io.checksum": ("crc32c",),

@@ -15,6 +15,7 @@ from fermion.columns import validity
 from fermion.columns.arrow_buffers import own_validity
 from fermion.columns.types import VARIANT
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.options import Shred
 
 PATH_NAMES_MAX = 64
 
@@ -92,6 +93,15 @@ class VariantType(pa.ExtensionType):
 
     def __reduce__(self) -> tuple[type[VariantType], tuple[pa.DataType]]:
         return VariantType, (self.storage_type,)
+
+
+def paths_to_shred(chosen: Shred, where: str) -> frozenset[Path]:
+    """The paths that are named to get columns; none where no list of them is given.
+
+    Raises InvalidArgumentError: One is no path.
+    """
+    named = chosen.keys if isinstance(chosen.keys, tuple) else ()
+    return frozenset(parse_path(str(path), where) for path in named)
 
 
 class Values(NamedTuple):

@@ -149,7 +149,11 @@ def _shape_message(field: pa.Field, name: str) -> bytes:
         message = schema.serialize().to_pybytes()
         # Compared without metadata, which leaves out how the entries of a map are called: readers
         # of Parquet call them what the column is called, which Arrow's message does not keep.
-        if _is_plain(field) or pa.ipc.read_schema(pa.py_buffer(message)).equals(schema):
+        if _is_plain(field) or (found := pa.ipc.read_schema(pa.py_buffer(message))).equals(schema):
+            return message
+        known = found.field(0).type
+        # The field was made before Arrow knew the extension type that its metadata names.
+        if isinstance(known, pa.BaseExtensionType) and known.storage_type.equals(field.type):
             return message
         reason = "it comes back as another type"
     except pa.ArrowException as error:

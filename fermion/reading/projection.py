@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from fermion.bounded_cache import BoundedCache
 from fermion.columns.maps import Key, has_shreddable_keys, key_name, parse_key, split_key_name
 from fermion.columns.types import Node, NodeKind
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.layout import BLOB_KEY, ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS
@@ -30,6 +30,7 @@ from fermion.predicate import (
     Computed,
     Expression,
     KeyCondition,
+    VariantCondition,
     bind,
     candidate_names,
     from_sql,
@@ -40,6 +41,11 @@ from fermion.predicate import (
 )
 from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.reading.index import FileIndex
+
+if TYPE_CHECKING:
+    from fermion.columns import variants
+else:  # few files have Variant columns
+    variants = LoadedWhenAskedFor("fermion.columns.variants")
 
 ColumnName = str | tuple[str, ...] | int
 
@@ -277,6 +283,26 @@ def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
     return Projected(-1, result, of=whole, key=key)
 
 
+def _path_column(index: FileIndex, node: VariantCondition) -> Projected | None:
+    """The column of the path that a filter asks for; None where it does not tell it all.
+
+    It does if it has the type that is asked for, and in no stripe a value of the path is elsewhere.
+    """
+    column, value = node.paths[0][0], node.value
+    found = index.names.find(column)
+    paths = index.map_keys.get(found[0]) if len(found) == 1 else None
+    if not isinstance(paths, VariantPaths) or any(isinstance(step, int) for step in value.steps):
+        return None
+    ordinal = paths.find(variants.path_text([str(step) for step in value.steps]))
+    if ordinal is None or not paths.complete[:, ordinal - paths.first].all():
+        return None
+    stored = paths.node_at(ordinal - paths.first)
+    if not stored.type.equals(value.type):
+        return None
+    name = node.value.to_sql()
+    return Projected(ordinal, pa.field(name, stored.type), stored.renamed(name))
+
+
 def keys_columns(
     keys: MapKeys | VariantPaths, places: Iterable[int] | None = None
 ) -> list[Projected]:
@@ -425,7 +451,12 @@ def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
     }
     expression = rename_columns(expression, keys) if keys else expression
 
+    of_paths: dict[str, Projected] = {}
+
     def of_file(node: Expression) -> Expression:
+        if isinstance(node, VariantCondition) and (column := _path_column(index, node)) is not None:
+            of_paths[column.field.name] = column
+            return rename_columns(node.inner, {VALUE: (column.field.name,)})
         if not isinstance(node, KeyCondition):
             return node
         return rename_columns(node.inner, {VALUE: (key_name(node.paths[0][0], node.key),)})
@@ -443,6 +474,7 @@ def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
             if index.names.find(name) or find_key(index, name) is not None
         ]
         columns = project(index, found)
+    columns = [*columns, *of_paths.values()]
     schema = pa.schema([column.field for column in columns])
     bound = bind(expression, schema, where=index.where, known=KnownNames(index))
     used = {path[0] for path in bound.columns()} if names is not None else set(schema.names)

@@ -17,8 +17,8 @@ from fermion.columns.variants import (
     Path,
     PathTree,
     Values,
-    parse_path,
     path_text,
+    paths_to_shred,
     values_of,
     with_values,
 )
@@ -82,9 +82,7 @@ class ShreddedVariant:
         Raises InvalidArgumentError: A path that they name is none.
         """
         chosen = options.shred[field.name]
-        named = chosen.keys if isinstance(chosen.keys, tuple) else ()
-        where = f"{where}: shred: column {field.name!r}"
-        wanted = frozenset(parse_path(str(path), where) for path in named)
+        wanted = paths_to_shred(chosen, f"{where}: shred: column {field.name!r}")
         columns = ColumnSet.of(ColumnPlans(pa.schema([]), options), options, ())
         return cls(ordinal, field, chosen, options, columns, wanted)
 

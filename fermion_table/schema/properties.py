@@ -12,9 +12,11 @@ from dataclasses import field
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
+import pyarrow as pa
+
 import fermion
 from fermion.arguments import mapping
-from fermion.engine import keys_to_shred
+from fermion.engine import is_variant, keys_to_shred
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.forks import cached_property
@@ -123,8 +125,8 @@ OF_ALL_TABLES = (
     ),
     Property(
         *(f"{SHRED}<column>", Shredded(), None),
-        "keys of a map that get [columns of their own](feature_maps.md): `all`, the number of most "
-        "frequent keys, or keys with commas between them",
+        "keys of a map, or paths of Variant, that get [columns of their own](feature_maps.md): "
+        "`all`, the number of most frequent ones, or these with commas between them",
     ),
     Property(
         *(STATS_KEYS, MapKeys(), None),
@@ -515,7 +517,12 @@ def check_properties(properties: Mapping[str, str], schema: TableSchema) -> dict
                 if isinstance(parsed, fermion.Shred):
                     column = name.removeprefix(SHRED)
                     found = schema.find((column,), where=f"property {name!r}")
-                    keys_to_shred(column, found.type, parsed, "shred")
+                    if is_variant(pa.field("", found.type)):
+                        from fermion.engine import paths_to_shred  # few tables have such columns
+
+                        paths_to_shred(parsed, f"shred: column {column!r}")
+                    else:
+                        keys_to_shred(column, found.type, parsed, "shred")
             except ValueError as error:
                 raise InvalidArgumentError(f"property {name!r}: {error}") from None
     return dict(properties)

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 import fermion
-from fermion.engine import copy_file
+from fermion.engine import copy_file, is_variant
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.metadata.manifest import (
     BatchRange,
@@ -216,7 +216,8 @@ class DataFiles:
         shred = {
             name: keys
             for name, keys in properties.shred.items()
-            if name in schema.by_name and schema.by_name[name].kind == "map"
+            if (field := schema.by_name.get(name)) is not None
+            and (field.kind == "map" or is_variant(pa.field("", field.type)))
         }
         self._options = replace(
             options,

@@ -9,10 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-STORAGE = pa.struct(
-    [pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), False)]
-)
-NOTES = {"ARROW:extension:name": "arrow.parquet.variant", "ARROW:extension:metadata": ""}
+from fermion.columns.variants import STORAGE, VariantType
+
 EPOCH = datetime.datetime(1970, 1, 1)
 SIZES = [0, 0, 0, 1, 2, 4, 8, 8, 5, 9, 17, 4, 8, 8, 4, None, None, 8, 8, 8, 16]
 
@@ -95,11 +93,12 @@ def variant(value: Any) -> dict[str, bytes]:
 
 def column(values: list) -> pa.Array:
     """Values as a Variant column; ``...`` is null."""
-    return pa.array([None if each is ... else variant(each) for each in values], STORAGE)
+    rows = [None if each is ... else variant(each) for each in values]
+    return pa.ExtensionArray.from_storage(VariantType(), pa.array(rows, STORAGE))
 
 
 def table(values: list, name: str = "event") -> pa.Table:
-    return pa.table([column(values)], schema=pa.schema([pa.field(name, STORAGE, metadata=NOTES)]))
+    return pa.table([column(values)], names=[name])
 
 
 def dictionary(metadata: bytes) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import json
 import struct
 
 import numpy as np
@@ -13,16 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fermion
-from fermion import Shred, kernels
+from fermion import Shred, col, kernels
 from fermion.cli.program import main
-from fermion.columns.variants import TYPES, PathTree, parse_path, path_text, values_of
+from fermion.columns.variants import (
+    STORAGE,
+    TYPES,
+    PathTree,
+    VariantType,
+    parse_path,
+    path_text,
+    values_of,
+)
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.layout import FOOTER, Incompat
+from fermion.predicate.expression import VariantValue
 from fermion.reading.layout_map import layout_map
+from fermion.variant import from_json, get
 from tests.kit.files.file_anatomy import repair
 from tests.kit.files.mutations import memory_limit
 from tests.kit.variants import (
-    STORAGE,
     column,
     dictionary,
     kind_of,
@@ -232,7 +242,8 @@ def test_bytes_that_are_no_values_are_refused(name):
 
 
 def raw(value: dict[str, bytes]) -> pa.Table:
-    return pa.table([pa.array([value], STORAGE)], schema=table([]).schema)
+    storage = pa.array([value], STORAGE)
+    return pa.table([pa.ExtensionArray.from_storage(VariantType(), storage)], ["event"])
 
 
 def test_fields_that_share_an_object_are_refused_in_bounded_time():
@@ -302,3 +313,69 @@ def test_ten_thousand_paths_are_one_line(tmp_path, capsys):
     with fermion.open(path) as opened:
         assert layout_map(opened.index)["names"] == ["event (10,000 paths)"]
         assert opened.read().equals(table(values))
+
+
+def test_a_filter_by_a_path_reads_its_column_alone():
+    """Where the column has all of the path, and the type that is asked for; else whole values."""
+    rng = np.random.default_rng(5)
+    events = [
+        {
+            "user": {"id": at, "name": f"n{at % 7}"},
+            "size": "0" if at == 1_500 else at % 100,
+            "body": rng.bytes(200).hex(),
+        }
+        for at in range(3_000)
+    ]
+    rows = pa.table({"id": range(3_000), "event": from_json(list(map(json.dumps, events)))})
+    plain, shredded = io.BytesIO(), io.BytesIO()
+    fermion.write_table(rows, plain, stripe_rows=1_000)
+    fermion.write_table(rows, shredded, stripe_rows=1_000, shred={"event": Shred()})
+    user = col("event")["user"]
+    number = user["id"].cast(pa.int64())
+    for condition, is_quick in (
+        (number == 1_234, True),
+        (number.is_null(), True),
+        ((user["name"].cast(pa.string()) == "n3") & (col("id") < 500), True),
+        (number.isin([5, 2_999]) | number.between(7, 9), True),
+        (user["id"].cast(pa.int32()) > 2_990, False),
+        ("try_variant_get(event, '$.size', 'bigint') = 7", False),
+        ("variant_get(event, '$.none', 'bigint') IS NULL", False),
+    ):
+        asked, found = [], []
+        for data in (plain, shredded):
+            with fermion.open(data.getvalue()) as file:
+                found.append(file.read(["id"], filter=condition)["id"].to_pylist())
+                asked.append(file.io_stats.bytes_requested)
+        assert found[0] == found[1], condition
+        assert (asked[1] * 3 < asked[0]) == is_quick, condition
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_any_filter_by_a_path_selects_the_rows_that_whole_values_do(data):
+    inner = st.none() | st.integers(-3, 3) | st.sampled_from(["a", "3", 1.5, True])
+    below = st.fixed_dictionaries({}, optional={"a": inner})
+    events = st.none() | st.fixed_dictionaries({}, optional={"a": inner, "b": below})
+    rows = data.draw(st.lists(events, min_size=1, max_size=12))
+    texts = pa.array([each if each is None else json.dumps(each) for each in rows], pa.string())
+    table = pa.table({"id": range(len(rows)), "event": from_json(texts)})
+    path = data.draw(st.sampled_from([("a",), ("b", "a"), ("b",)]))
+    dtype, other = data.draw(
+        st.sampled_from(
+            [(pa.int64(), 1), (pa.string(), "a"), (pa.float64(), 1.5), (pa.bool_(), True)]
+        )
+    )
+    value = VariantValue("event", path, dtype, strict=False)
+    expected = get(table["event"], path, dtype, strict=False).to_pylist()
+    stored = io.BytesIO()
+    stripe_rows = data.draw(st.sampled_from([3, 100]))
+    fermion.write_table(table, stored, stripe_rows=stripe_rows, shred={"event": Shred(5)})
+    with fermion.open(stored.getvalue()) as file:
+        for condition, chosen in (
+            (value == other, [each == other for each in expected]),
+            (value.is_null(), [each is None for each in expected]),
+            (value != other, [each is not None and each != other for each in expected]),
+        ):
+            found = file.read(["id"], filter=condition)["id"].to_pylist()
+            assert found == np.flatnonzero(chosen).tolist()
+            assert file.count(condition) == len(found)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
 
+import fermion
+from fermion import col, variant
 from fermion.columns.variants import STORAGE, VariantType
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
@@ -84,3 +87,34 @@ def test_indexes_comparisons_and_other_types_refuse_it(event, tmp_path):
         table.count(filter="event = 'x'")
     with pytest.raises(InvalidArgumentError, match="'event' can't change"):
         table.alter_column("event", type=pa.string())
+
+
+def test_paths_get_columns_as_a_property_says(tmp_path):
+    """Filters read them, also of a column that was renamed, and of rows that were compacted."""
+    texts = [
+        json.dumps({"body": "x" * (at % 50), "user": {"id": at}}, separators=(",", ":"))
+        for at in range(2_000)
+    ]
+    data = pa.table({"id": range(2_000), "event": variant.from_json(texts)})
+    table = Table.create(tmp_path / "t", data.schema)
+    table.append(data[:500])
+    table.set_properties({"fermion.shred.event": "user.id"})
+    table.append(data[500:])
+    for name in ("event", "what"):
+        user = col(name)["user"]["id"].cast(pa.int64())
+        assert table.scan(filter=user == 700).to_arrow()["id"].to_pylist() == [700]
+        assert table.count(f"variant_get({name}, '$.user.id', 'bigint') BETWEEN 499 AND 501") == 3
+        if name == "event":
+            table.rename_column("event", "what")
+            assert table.properties["fermion.shred.what"] == "user.id"
+    table.compact()
+    (file,) = table.inspect.files()["path"].to_pylist()
+    with fermion.open(tmp_path / "t" / file) as opened:
+        (paths,) = opened.index.map_keys.values()
+        assert paths.keys == [("user", "id")]
+    assert table.count(col("what")["user"]["id"].cast(pa.int64()) < 10) == 10
+    assert variant.to_json(table.scan().to_arrow()["what"]).to_pylist() == texts
+    with pytest.raises(InvalidArgumentError, match="is no path"):
+        table.set_properties({"fermion.shred.what": "user..id"})
+    table.drop_columns(["what"])
+    assert "fermion.shred.what" not in table.properties
