@@ -28,7 +28,13 @@ from fermion_table.schema import value_codec
 from fermion_table.schema.field_widening import dotted, ranges_lost, refused, widened
 from fermion_table.schema.from_arrow import check_blobs, fields_from_arrow
 from fermion_table.schema.key_statistics import with_key_statistics
-from fermion_table.schema.properties import SHRED, STATS_KEYS, check_properties
+from fermion_table.schema.properties import (
+    PROPERTY_NAMES,
+    SHRED,
+    STATS_KEYS,
+    check_properties,
+    plain_name,
+)
 from fermion_table.schema.property_kinds import spelled_keys
 from fermion_table.schema.repeated import scalar_bytes
 from fermion_table.schema.schema import KEY, Field, Path, TableSchema
@@ -311,8 +317,13 @@ def set_properties(
     Raises ColumnNotFoundError: A setting of a column that is not there.
     """
     gone = check_texts(removed, "remove")
-    kept = {key: value for key, value in schema.properties.items() if key not in gone}
     new = check_properties(check_text_map(updates, "updates"), schema)
+    again = {plain_name(name) for name in new}.intersection(PROPERTY_NAMES)
+    kept = {
+        name: value
+        for name, value in schema.properties.items()
+        if name not in gone and plain_name(name) not in again
+    }
     return with_key_statistics(msgspec.structs.replace(schema, properties=kept | new))
 
 

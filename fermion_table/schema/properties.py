@@ -334,6 +334,8 @@ OF_KEYED_TABLES = (
     ),
 )
 _BY_NAME = {known.name: known for known in (*OF_ALL_TABLES, *OF_KEYED_TABLES)}
+PROPERTY_NAMES = frozenset(_BY_NAME)
+"""Those that have no part that varies."""
 _NAMES_OF_ALL = frozenset(known.name for known in OF_ALL_TABLES)
 _FAMILIES = tuple({f"{name.split('.')[0]}." for name in _BY_NAME if "." in name} - {*RESERVED})
 _FAMILIES = tuple(family for family in _FAMILIES if "<" not in family)
@@ -442,9 +444,11 @@ def parse_properties(properties: Mapping[str, str]) -> TableProperties:
     Raises InvalidArgumentError: A value that is not of its property's form.
     """
 
+    plain = {plain_name(name): text for name, text in properties.items()}
+
     def value(name: str) -> Any:
         known = _BY_NAME[name]
-        text = properties.get(name)
+        text = plain.get(name)
         return known.value if text is None else known.kind.parse(name, text)
 
     return TableProperties(
@@ -476,7 +480,7 @@ def maintenance_policy(
     Raises InvalidArgumentError: Names the setting.
     Raises TypeError: The policy is no mapping.
     """
-    given = dict(properties)
+    given = {plain_name(name): text for name, text in properties.items()}
     mapping(policy, "policy")
     for name, value in (policy or {}).items():
         full = MAINTAIN + plain_name(str(name)).removeprefix(MAINTAIN)
@@ -506,9 +510,12 @@ def check_properties(properties: Mapping[str, str], schema: TableSchema) -> dict
         refused, or keys of a column that is no map.
     Raises ColumnNotFoundError: Keys of a column that is not there.
     """
+    spelled: dict[str, str] = {}
     for name, value in properties.items():
         plain = plain_name(name)
         known = property_of(plain)
+        if plain in _BY_NAME and (other := spelled.setdefault(plain, name)) != name:
+            raise InvalidArgumentError(f"property {name!r}: {other!r} is the same property")
         if known is None:
             _check_own_name(name, plain)
         elif known.name in _NAMES_OF_ALL:

@@ -14,6 +14,8 @@ from fermion_table.schema.properties import (
     OF_ALL_TABLES,
     OF_KEYED_TABLES,
     KeySettings,
+    maintenance_policy,
+    parse_properties,
     plain_name,
     property_of,
 )
@@ -90,3 +92,16 @@ def test_a_misspelt_property_is_refused_with_the_name_that_was_meant(name, meant
     with pytest.raises(InvalidArgumentError, match="is not known"):
         table.set_properties({name: "1"})
     assert table.properties == {f"team.{name}": "1"}
+
+
+def test_names_of_all_tables_may_have_hyphens(tmp_path):
+    """They were taken, and then not looked at."""
+    schema = pa.schema([("a", pa.int64())])
+    table = Table.create(tmp_path / "t", schema, properties={"target-file-size": "1MB"})
+    assert parse_properties(table.properties).target_file_bytes == 1 << 20
+    table.set_properties({"target_file_size": "2MB", "fermion.maintain.orphan-age": "5 d"})
+    assert "target-file-size" not in table.properties
+    assert parse_properties(table.properties).target_file_bytes == 2 << 20
+    assert maintenance_policy(table.properties, None)["orphan_age"] == 5 * 86_400_000
+    with pytest.raises(InvalidArgumentError, match="'target_file_size' is the same property"):
+        table.set_properties({"target_file_size": "1MB", "target-file-size": "2MB"})
