@@ -37,6 +37,7 @@ MADE_BY_THE_PACKAGE = {
     "BatchRange",
     "Bounds",
     "ChunkFlag",
+    "Column.leaf",
     "ColumnMetadata",
     "ColumnStatistics",
     "ColumnStatistics.max_value",
@@ -244,6 +245,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     ),
     "col": _of(col, path="id"),
     "Column.between": _of(col("id").between, low=1, high=2),
+    "Column.cast": _of(col("event").cast, type=pa.int64()),
     "Column.isin": _of(col("id").isin, values=[1]),
     "Column.starts_with": _of(col("name").starts_with, prefix="a"),
 }

@@ -163,6 +163,8 @@ CALLED_FOR_EVERY_FILE = {
     "SplitReader.count",
     "SplitReader.count_file",
     "SplitReader.find",
+    "SplitReader.gathered",
+    "SplitReader.gathering",
     "SplitReader.plan",
     "SplitReader.prune",
     "SplitReader.read",

@@ -443,6 +443,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         schema="current",
         threads=1,
         mode="snapshot",
+        blobs="bytes",
     ),
     "Table.scan_changes": _of_table(
         "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
