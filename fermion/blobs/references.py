@@ -30,7 +30,7 @@ REFERENCE = pa.struct(
 )
 """What is stored for each value; the fields are explained in ``docs/format.md``."""
 TYPES = {b"binary": pa.binary(), b"large_binary": pa.large_binary()}
-SIZE_MAX = 2**62
+SIZE_MAX = 2**62 - 1
 
 
 def is_blob(field: pa.Field) -> bool:
@@ -169,6 +169,8 @@ def with_nulls(dtype: pa.DataType, values: np.ndarray, valid: np.ndarray) -> pa.
 def bytes_of(dtype: pa.DataType, ends: np.ndarray, data: np.ndarray, valid: np.ndarray) -> pa.Array:
     """Bytes or texts as an Arrow array; ``ends``: ``int64``, shape (rows + 1,)."""
     wide = dtype.equals(pa.large_binary())
+    if not wide and int(ends[-1]) >= 2**31:
+        raise InvalidFileError(f"{int(ends[-1])} bytes of blobs in one array of {dtype}")
     buffers = [pa.py_buffer(ends if wide else ends.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(dtype, len(valid), [_packed(valid), *buffers])
 

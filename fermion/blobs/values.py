@@ -241,6 +241,7 @@ class BlobValues:
         """Refuse values outside of where they may be, and more bytes than there are."""
         first, end = (HEAD.itemsize, self.end) if name is None else (0, source.size)
         rows = references.files.get(name, np.zeros(0, np.int64))
+        rows = rows[np.argsort(references.sizes[rows], kind="stable")[::-1]]  # the largest first
         offsets, one = np.unique(references.offsets[rows], return_index=True)
         sizes = references.sizes[rows[one]]
         if end is None:

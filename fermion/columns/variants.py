@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -75,6 +76,10 @@ class VariantType(pa.ExtensionType):
     """
 
     def __init__(self, storage: pa.DataType = STORAGE) -> None:
+        names = set(storage.names) if pat.is_struct(storage) else set()
+        # pyarrow gives shredded columns of Parquet this type, too.
+        if not {"metadata"} < names <= {"metadata", "value", "typed_value"}:
+            raise ValueError(f"{VARIANT} over {storage}: expected metadata and value")
         super().__init__(storage, VARIANT)
 
     def __arrow_ext_serialize__(self) -> bytes:
@@ -82,10 +87,6 @@ class VariantType(pa.ExtensionType):
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> VariantType:
-        names = set(storage.names) if pat.is_struct(storage) else set()
-        # pyarrow gives shredded columns of Parquet this type, too.
-        if not {"metadata"} < names <= {"metadata", "value", "typed_value"}:
-            raise ValueError(f"arrow.parquet.variant over {storage}: expected metadata and value")
         return cls(storage)
 
     def __hash__(self) -> int:
@@ -251,4 +252,5 @@ class PathTree:
 
 _CODES, _ROWS = np.empty(0, np.uint32), np.empty(0, np.int64)
 
-pa.register_extension_type(VariantType())
+with contextlib.suppress(pa.ArrowKeyError):  # another package has registered a type of this name
+    pa.register_extension_type(VariantType())

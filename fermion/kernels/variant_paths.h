@@ -224,7 +224,8 @@ static inline uint32_t fv_hash(int32_t parent, fv_bytes name) {
         hash ^= hash >> 32;
     }
     hash = (hash ^ fv_load(name.data + at, (int)(name.size - at))) * 0xD6E8FEB86659FD93u;
-    return (uint32_t)(hash >> 29);
+    hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93u;
+    return (uint32_t)(hash >> 32);
 }
 
 /* The slot of a child: of the child, or the free one where it belongs. */
@@ -268,11 +269,14 @@ static int fv_discover(fv_tree* tree, const fv_names* names, int32_t node, fv_by
     fv_object object;
     if ((value.data[0] & 3) != 2 || depth >= FV_DEPTH_MAX) return FV_OK;
     if (fv_read_object(value, &object) || (*budget -= object.count) < 0) return FV_WRONG;
+    uint32_t last = 0;
     for (int64_t at = 0; at < object.count; at++) {
         fv_bytes name, field, text;
         uint32_t id;
         int64_t word;
         if (fv_field(&object, at, &id, &field) || fv_name(names, id, &name)) return FV_WRONG;
+        if (at && id == last) return FV_WRONG;
+        last = id;
         uint32_t slot = fv_slot(tree, node, name);
         int32_t child = tree->slots[slot];
         if (child < 0) {
@@ -369,10 +373,11 @@ static int fv_split(fv_context* context, int32_t node, fv_bytes value, int* chan
         int32_t column = child < 0 ? -1 : tree->columns[child];
         if (column >= 0) {
             int kind = fv_kind(field, &word, &text);
+            if (context->last_row[column] == context->row) return FV_WRONG; /* a name twice */
+            context->last_row[column] = context->row;
             if (kind == tree->kinds[column]) {
                 uint32_t code = (uint32_t)column;
-                if (context->last_row[column] == context->row) return FV_WRONG;
-                context->last_row[column] = context->row;
+                if (fv_find_name(&context->names, name) < 0) return FV_WRONG; /* names out of order */
                 if (kind == FV_STRING) {
                     word = context->text.size + text.size;
                     if (fv_append(&context->text, text.data, text.size)) return FV_MEMORY;

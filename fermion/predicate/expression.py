@@ -118,6 +118,12 @@ class Expression:
         return f"<fermion filter {shortened(self.to_sql(), FILTER_LENGTH)}>"
 
 
+class _Place(str):
+    """A step of a path that was given as a number: a key of a map, or a place in an array."""
+
+    __slots__ = ()
+
+
 class Column(Expression):
     """A column to compare; by itself, in a filter, it stands for a boolean column being true."""
 
@@ -164,7 +170,7 @@ class Column(Expression):
                 f"{self.to_sql()}[{key!r}]: expected a key of a map or the name of a field, found "
                 f"{type(key).__name__}"
             )
-        return Column((*self.path, str(key)))
+        return Column((*self.path, key if isinstance(key, str) else _Place(key)))
 
     def _compare(self, operator: str, other: object) -> Expression:
         if isinstance(other, Expression):
@@ -184,7 +190,8 @@ class Column(Expression):
         ``col("event")["user"]["id"].cast(pa.int64()) == 7``. A value that can't be of the type is
         an error: see `fermion.variant.get`.
         """
-        return VariantValue(self.path[0], self.path[1:], type)
+        steps = [int(each) if isinstance(each, _Place) else each for each in self.path[1:]]
+        return VariantValue(self.path[0], steps, type)
 
     def isin(self, values: Iterable[Any]) -> Expression:
         """True where the column equals one of the values: ``isin([a, b])`` is ``== a or == b``.

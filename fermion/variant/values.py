@@ -124,7 +124,16 @@ def _checked(array: Any) -> Values:
     if not isinstance(array, pa.Array) or not isinstance(array.type, VariantType):
         found = getattr(array, "type", type(array).__name__)
         raise TypeError(f"array: expected an array of VariantType, found {found}")
-    return values_of(array)
+    if array.type.storage_type.num_fields > 2:
+        raise InvalidArgumentError(
+            f"array of {array.type.storage_type}: shredded as in Parquet, which from_parquet reads"
+        )
+    values = values_of(array)
+    bare = np.diff(values.value_ends) == 0
+    bare &= array.is_valid().to_numpy(zero_copy_only=False)
+    if bare.any():
+        raise InvalidArgumentError(f"row {int(np.argmax(bare))}: a Variant value without bytes")
+    return values
 
 
 def to_json(array: pa.Array | pa.ChunkedArray) -> Any:
@@ -157,7 +166,12 @@ def to_json(array: pa.Array | pa.ChunkedArray) -> Any:
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from None
     buffers = [pa.py_buffer(each) for each in (_bits(array.is_valid()), ends, data)]
-    return pa.Array.from_buffers(pa.large_string(), len(array), buffers)
+    texts = pa.Array.from_buffers(pa.large_string(), len(array), buffers)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"text of a Variant value: {error}") from None
+    return texts
 
 
 def _json_of(kind: int, body: bytes) -> bytes:
@@ -188,6 +202,8 @@ def _scalar(kind: int, body: bytes) -> Any:
     if kind == 20:
         return uuid.UUID(bytes=body)
     number = int.from_bytes(body, "little", signed=True)
+    if number == -(2**63):
+        raise ValueError("NaT")
     if kind == 11:
         return str(np.datetime64(number, "D"))
     if kind == 17:
@@ -277,20 +293,25 @@ def get(
         return pa.chunked_array(chunks, VariantType() if type is None else type)
     values, count = _checked(array), len(array)
     heads, (starts, sizes) = np.empty(count, np.uint8), np.empty((2, count), np.int64)
-    encoded = [step.encode() if isinstance(step, str) else step for step in steps]
     try:
+        encoded = [step.encode() if isinstance(step, str) else step for step in steps]
         kernels.variant_find(*values, encoded, heads, starts, sizes)
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from None
     if type is None or isinstance(type, VariantType):
         return _parts(values, heads, starts, sizes)
+    if pat.is_string_view(type):
+        return get(array, steps, pa.large_string(), strict=strict).cast(type)
     kinds = np.where(heads & 3 == 0, heads >> 2, np.where(heads & 3 == 1, _TEXT, _NESTED))
     kinds[heads == _ABSENT] = 0
     columns, places, total = [pa.nulls(1, type)], np.zeros(count, np.int64), 1
     for kind in np.unique(kinds[kinds > 0]).tolist():
         rows = np.flatnonzero(kinds == kind)
         if kind < _NESTED and not (_is_text(type) and kind in _LIKE_JSON):
-            part = _decoded(kind, values.values, heads[rows], starts[rows], sizes[rows])
+            try:
+                part = _decoded(kind, values.values, heads[rows], starts[rows], sizes[rows])
+            except (pa.ArrowException, ValueError) as error:
+                raise InvalidArgumentError(f"bytes that are no Variant value: {error}") from None
         elif _is_text(type) or strict:
             part = to_json(_parts(values, heads, starts, sizes).take(pa.array(rows)))
         else:
@@ -368,11 +389,24 @@ def _cast(
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(part) == 1:
             return pa.nulls(1, type) if not strict else _refuse(part, rows, steps, type)
+        able = None if strict else _castable(part, type)
+        if able is not None and able.false_count:
+            return _cast(pc.if_else(able, part, None), type, rows, steps, strict=strict)
     middle = len(part) // 2
     first = _cast(part[:middle], type, rows[:middle], steps, strict=strict)
     return pa.concat_arrays(
         [first, _cast(part[middle:], type, rows[middle:], steps, strict=strict)]
     )
+
+
+def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
+    """Which values of some are not ruled out at a glance; None: that is not known."""
+    if _is_text(part.type) and (pat.is_integer(type) or pat.is_floating(type)):
+        number = r"^\s*[+-]?\d+\s*$" if pat.is_integer(type) else r"(?i)^\s*[+-]?(\d|\.\d|nan|inf)"
+        return pc.fill_null(pc.match_substring_regex(part, number), False)
+    if pat.is_floating(part.type) and pat.is_integer(type):
+        return pc.fill_null(pc.equal(pc.floor(part), part), False)
+    return None
 
 
 def _refuse(

@@ -218,6 +218,15 @@ class _Search:
             self._tell(f"{entry.file}: {why}: its {entry.live_rows:,} rows are lost{older}")
             self.losses.leave_out(entry)
             return
+        for each in entry.blob_files:
+            why = self._files.problem(each.file, each.size)
+            if why is not None:
+                self._tell(
+                    f"{each.file}: {why}: {entry.live_rows:,} rows of {entry.file} are lost, as "
+                    "some of their blobs are"
+                )
+                self.losses.leave_out(entry)
+                return
         kept = self._with_columns(entry)
         if kept is not None:
             kept = self._with_deletions(self._with_indexes(kept))

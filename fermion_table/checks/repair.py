@@ -507,6 +507,7 @@ def _own_files(store: AtomicStore, snapshot: Snapshot) -> set[str]:
     found: set[str] = set()
     for entry in live_entries(store, snapshot):
         found.update(data_paths_of(entry))
+        found.update(each.path for each in entry.blob_files if each.external_path is None)
         vector = entry.deletion_vector
         if vector is not None and not vector.path.startswith("/") and "://" not in vector.path:
             found.add(vector.path)

@@ -159,7 +159,7 @@ def _hold(
     """Tag a snapshot, and if it shares files of another table, what keeps them there."""
     create_tag(store, tag, snapshot, message=message)
     held.append(store)
-    if all(entry.external_path is None for entry in entries):
+    if not any(entry.names_outside for entry in entries):
         return
     origin = creation_properties(store)
     location, name = origin.get(CLONE_OF), origin.get(CLONE_TAG)

@@ -58,7 +58,6 @@ from fermion_table.metadata.manifest_store import (
     added_entries,
     changelog_entries,
     locate,
-    manifests_of,
 )
 from fermion_table.metadata.snapshot import (
     SNAPSHOT_FORMAT,
@@ -302,8 +301,7 @@ class Commit:
                     return Published(base, seen_at=seen_at)
                 snapshot = self._publish(base, changes, seen_at)
             if snapshot is not None:
-                published = {each.path for each in manifests_of(self.store, snapshot)}
-                self.writer.discard(keep={snapshot.schema.path, *published})
+                self.writer.discard(keep={snapshot.schema.path, *self.writer.published(snapshot)})
                 return self._published(snapshot, began, time.monotonic() - started)
             self.retries += 1
             if time.monotonic() - started > self.options.timeout_s:

@@ -351,6 +351,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return self.size + sum(each.size for each in self.column_files)
 
     @property
+    def names_outside(self) -> bool:
+        """Whether the data file, or one that belongs to it, lies in another table."""
+        beside: tuple[ColumnFile | IndexFile | BlobFile, ...]
+        beside = (*self.column_files, *self.indexes, *self.blob_files)
+        vector = "" if self.deletion_vector is None else self.deletion_vector.path
+        return (
+            self.external_path is not None
+            or any(each.external_path is not None for each in beside)
+            or vector.startswith("/")
+            or "://" in vector
+        )
+
+    @property
     def layout(self) -> Layout:
         """The schemas and fields of the column files."""
         return layout_of(self.column_files) if self.column_files else ()

@@ -97,6 +97,7 @@ class MetadataWriter:
         self._owned.release()  # whether a snapshot names them, only the commit can tell
         self._manifests: dict[str, StoredManifest] = {}
         self._schemas: dict[str, SchemaReference] = {}
+        self._listed: dict[str, list[str]] = {}
 
     def write_manifest(self, entries: Sequence[Entry]) -> StoredManifest:
         """Store entries as a manifest, packed when there are many of them."""
@@ -114,12 +115,19 @@ class MetadataWriter:
         data, compressed = json_codec.stored(
             json_codec.encode(ManifestList(manifests=tuple(references)))
         )
-        return self._write_manifest(
+        written = self._write_manifest(
             data,
             lambda name: manifest_path(name, compressed=compressed),
             decode_manifest_list,
             "list",
         )
+        self._listed[written.path] = [each.path for each in references]
+        return written
+
+    def published(self, snapshot: Snapshot) -> set[str]:
+        """What a snapshot names of what this has written, lists included; reads nothing."""
+        found = {each.path for each in named_manifests(snapshot)}
+        return found.union(*(self._listed.get(path, ()) for path in found))
 
     def write_packed(self, table: pa.Table) -> StoredManifest:
         """Store a packed manifest of these columns."""
@@ -355,10 +363,14 @@ def first_added(store: AtomicStore, snapshot: Snapshot) -> Entry | None:
 
 def manifests_of(store: AtomicStore, snapshot: Snapshot) -> tuple[ManifestReference, ...]:
     """The manifests of a snapshot, of its delta, and of its changelog, and lists of them."""
+    return (*named_manifests(snapshot), *listed_manifests(store, snapshot.manifests))
+
+
+def named_manifests(snapshot: Snapshot) -> tuple[ManifestReference, ...]:
+    """The same without those of lists, which have to be read."""
     delta, changelog = snapshot.delta, snapshot.changelog
     changes = () if changelog is None else changelog.manifests
-    listed = listed_manifests(store, snapshot.manifests)
-    return (*snapshot.manifests, *listed, *delta.added, *delta.removed_manifests, *changes)
+    return (*snapshot.manifests, *delta.added, *delta.removed_manifests, *changes)
 
 
 def changelog_entries(store: AtomicStore, snapshot: Snapshot) -> list[Entry]:

@@ -264,7 +264,7 @@ def _inner(path: str, root: str) -> str | None:
 
 def roots_of_clone(source: AtomicStore, entries: Sequence[Entry]) -> list[str]:
     """The locations, besides the source's own, that a clone of it shares files of."""
-    if all(entry.external_path is None for entry in entries):
+    if not any(entry.names_outside for entry in entries):
         return []
     roots = _clone_roots(source)
     allowed = access_of(source).allowed_roots

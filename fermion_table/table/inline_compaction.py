@@ -28,7 +28,7 @@ from fermion_table.metadata.snapshot import PRIMARY_KEY, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.tree_plan import Tree, trees_of
-from fermion_table.schema.properties import MERGED_FILES, parse_properties
+from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.property_kinds import parse_size
 from fermion_table.storage.store import in_time
 from fermion_table.table.state import TableState
@@ -67,7 +67,7 @@ def compact_inline(state: TableState, committed: Snapshot) -> None:
             key = primary_key_of(state.schema)
             if key is not None and key.options.compaction.is_inline:
                 _compact(state, key, committed)
-        elif committed.deltas.files_added and MERGED_FILES in state.schema.properties:
+        elif committed.deltas.files_added:
             _merge_newest(state, committed)
     except Exception as error:  # noqa: BLE001 (whatever it is, the rows are committed)
         message = (
@@ -133,7 +133,9 @@ def _merge_newest(state: TableState, committed: Snapshot) -> None:
     Entries in packed manifests, of which there are many, are left to `Table.compact`.
     """
     properties = parse_properties(state.schema.properties)
-    files_min, target = properties.merged_files_min or 0, properties.target_file_bytes
+    files_min, target = properties.merged_files_min, properties.target_file_bytes
+    if files_min is None:
+        return
     lock = _LOCKS[hash(state.location) % len(_LOCKS)].get()
     if committed.totals.files < files_min or lock.locked():
         return
@@ -141,9 +143,15 @@ def _merge_newest(state: TableState, committed: Snapshot) -> None:
         own = copy.copy(state)  # other threads may move the table to their commits meanwhile
         own.move_to(committed)
         loose = tuple(each for each in committed.manifests if each.kind == "loose")
+        others = [each.sequence[1] for each in committed.manifests if each.kind != "loose"]
         newest = msgspec.structs.replace(committed, manifests=loose)
         with in_time(own.store), until_expiry(own.store, committed):
-            entries = live_entries(own.store, newest)
+            # A file that a deletion brought out of a packed manifest is older than others there.
+            entries = [
+                entry
+                for entry in live_entries(own.store, newest)
+                if entry.sequence_number > max(others, default=-1)
+            ]
         tasks = compaction_tasks(
             plan_newest(entries, files_min=files_min, target_bytes=target),
             store=own.store,

@@ -13,7 +13,8 @@ cdef extern from "variant_json.h":
         int problem
 
     int fv_append(fv_buffer*, const void*, int64_t) noexcept nogil
-    int64_t fv_find_name(const fv_names*, fv_bytes) noexcept nogil
+    int fv_name(const fv_names*, int64_t, fv_bytes*) noexcept nogil
+    int fv_compare(fv_bytes, fv_bytes) noexcept nogil
     int fv_read_object(fv_bytes, fv_object*) noexcept nogil
     int fv_field(const fv_object*, int64_t, uint32_t*, fv_bytes*) noexcept nogil
     int fv_read_array(fv_bytes, fv_array*) noexcept nogil
@@ -112,23 +113,24 @@ def variant_to_json(metas, meta_ends, values, value_ends, other, ends):
 
 cdef int _step(const fv_names* names, fv_bytes* value, object step) except -2:
     """Go from a value to one of its fields or items: 1; 0: there is none; -1: damaged bytes."""
-    cdef fv_bytes name
+    cdef fv_bytes wanted, name, field
     cdef fv_object fields
     cdef fv_array items
     cdef uint32_t number
-    cdef int64_t at, wanted
+    cdef int64_t at
     if isinstance(step, bytes):
         if value.data[0] & 3 != 2:
             return 0
-        name.data, name.size = <const uint8_t*><const char*>step, len(step)
-        wanted = fv_find_name(names, name)
+        wanted.data, wanted.size = <const uint8_t*><const char*>step, len(step)
         if fv_read_object(value[0], &fields):
             return -1
-        for at in range(fields.count if wanted >= 0 else 0):
-            if fv_field(&fields, at, &number, &name):
+        for at in range(fields.count):
+            if fv_field(&fields, at, &number, &field):
                 return -1
-            if number == wanted:
-                value[0] = name
+            if fv_name(names, number, &name):
+                return -1
+            if not fv_compare(name, wanted):
+                value[0] = field
                 return 1
         return 0
     if value.data[0] & 3 != 3:

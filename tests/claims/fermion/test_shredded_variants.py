@@ -379,3 +379,19 @@ def test_any_filter_by_a_path_selects_the_rows_that_whole_values_do(data):
             found = file.read(["id"], filter=condition)["id"].to_pylist()
             assert found == np.flatnonzero(chosen).tolist()
             assert file.count(condition) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "value"),
+    [
+        (b"\x11\x03\x00\x01\x02\x03bac", b"\x02\x02\x00\x01\x00\x02\x04\x0c\x06\x0c\x05"),
+        (b"\x11\x02\x00\x01\x02ab", b"\x02\x03\x00\x01\x00\x00\x02\x04\x06\x0c\x05\x0c\x01\x05q"),
+    ],
+    ids=["names that are not sorted as they say", "a name twice, not in a row"],
+)
+def test_values_that_could_not_be_put_together_again_are_not_written(metadata, value):
+    usual = column([{"a": 5, "b": 1, "c": 2}] * 60).storage.to_pylist()
+    rows = pa.array([*usual, {"metadata": metadata, "value": value}], STORAGE)
+    column_of = pa.ExtensionArray.from_storage(VariantType(), rows)
+    with pytest.raises(InvalidArgumentError, match="no Variant value"):
+        fermion.write_table(pa.table({"event": column_of}), io.BytesIO(), shred={"event": Shred()})

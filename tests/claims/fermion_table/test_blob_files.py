@@ -295,3 +295,29 @@ def test_columns_of_blobs_are_added_and_filled_beside_files(tmp_path: Path) -> N
     table.compact()
     check(table, dict(model))
     assert table.verify().ok
+
+
+def test_a_clone_of_a_compacted_clone_reads_blobs_that_its_tags_hold(tmp_path: Path) -> None:
+    """Its data files are its own, and its blobs those of the first table."""
+    first, model = made(tmp_path / "first")
+    second = first.clone(tmp_path / "second")
+    second.compact()
+    third = second.clone(tmp_path / "third")
+    check(third, model)
+    assert not third.verify().problems
+    assert len(first.tags.list()) == 2
+    first.delete("k >= 0")
+    first.compact()
+    for table in (first, second):
+        table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+        table.remove_orphan_files(older_than=AT_ONCE)
+    check(Table.open(tmp_path / "third"), model)
+
+
+def test_rows_whose_blobs_are_lost_can_be_left_out(tmp_path: Path) -> None:
+    table, model = made(tmp_path / "t", 2)
+    first, second = entries(table)
+    (tmp_path / "t" / second.blob_files[0].path).unlink()
+    table.repair(leave_out_missing=True)
+    check(Table.open(tmp_path / "t"), {key: each for key, each in model.items() if key < 10})
+    assert (tmp_path / "t" / first.blob_files[0].path).exists()

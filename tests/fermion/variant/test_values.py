@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import io
 import json
 import math
 import pickle
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import variant
 from fermion.errors import InvalidArgumentError
-from fermion.variant import VariantType
+from fermion.variant import VariantType, values
 from fermion_table import Table
 from tests.kit.variant_model import decoded, metadata_size
 
@@ -379,3 +380,76 @@ def test_variants_are_columns_of_files_and_tables(tmp_path):
     assert found.schema == rows.schema
     expected = variant.to_json(EVENTS).to_pylist() * 2
     assert variant.to_json(found["event"]).to_pylist() == expected
+
+
+def test_an_unsorted_dictionary_may_have_a_name_twice():
+    value = b"\x02\x01\x01\x00\x02\x0c\x05"  # one field, of the second name
+    made = array_of((b"\x01\x02\x00\x01\x02aa", value))
+    assert variant.to_json(made).to_pylist() == ['{"a":5}']
+    assert variant.get(made, "$.a", pa.int64()).to_pylist() == [5]
+
+
+def test_places_in_arrays_are_numbers_in_python_too():
+    rows = pa.table({"event": EVENTS})
+    buffer = io.BytesIO()
+    fermion.write_table(rows, buffer)
+    tags = fermion.col("event")["user"]["tags"]
+    with fermion.open(buffer.getvalue()) as file:
+        assert file.count(tags[0].cast(pa.string()) == "x") == 1
+        assert file.count(pickle.loads(pickle.dumps(tags[1]["y"].cast(pa.float64()))) > 1) == 1
+        assert file.count(fermion.col("event")[0][1].cast(pa.int64()) == 2) == 1
+
+
+def test_values_that_can_not_be_are_null_in_little_time(monkeypatch):
+    """Each was tried by itself."""
+    texts = pa.array(json.dumps("x" if at % 2 else str(at)) for at in range(2_000))
+    calls = []
+    cast = values._cast
+    monkeypatch.setattr(
+        values, "_cast", lambda *given, **named: calls.append(1) or cast(*given, **named)
+    )
+    found = variant.get(variant.from_json(texts), "$", pa.int64(), strict=False)
+    assert found.to_pylist() == [None if at % 2 else at for at in range(2_000)]
+    assert len(calls) < 10
+    numbers = variant.from_json(pa.array(str(at / 2) for at in range(2_000)))
+    assert variant.get(numbers, "$", pa.int64(), strict=False).null_count == 1_000
+    assert len(calls) < 20
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (b"\x09\xff\xfe", pa.string()),
+        (b"\x28\x32" + bytes(16), pa.decimal128(38, 2)),
+        (b"\x28\x00" + b"\xff" * 15 + b"\x7f", pa.int64()),
+    ],
+)
+def test_values_that_are_none_are_refused_in_any_mode(value, dtype):
+    made = array_of((NAMELESS, value))
+    for strict in (True, False):
+        try:
+            found = variant.get(made, "$", dtype, strict=strict)
+        except InvalidArgumentError:
+            continue
+        assert not strict
+        assert found.to_pylist() == [None]
+
+
+def test_what_has_no_bytes_or_is_shredded_is_no_value():
+    with pytest.raises(InvalidArgumentError, match="row 1: a Variant value without bytes"):
+        variant.to_json(array_of((NAMELESS, b"\x00"), (NAMELESS, b"")))
+    with pytest.raises(InvalidArgumentError, match="text of a Variant value"):
+        variant.to_json(array_of((NAMELESS, b"\x09\xff\xfe")))
+    with pytest.raises(InvalidArgumentError, match="no Variant value"):
+        variant.to_json(array_of((NAMELESS, b"\x30" + struct.pack("<q", -(2**63)))))
+    with pytest.raises(ValueError, match="expected metadata and value"):
+        VariantType(pa.int64())
+    fields = [pa.field(name, pa.binary()) for name in ("metadata", "value", "typed_value")]
+    shredded = VariantType(pa.struct(fields))
+    with pytest.raises(InvalidArgumentError, match="shredded as in Parquet"):
+        variant.to_json(
+            pa.ExtensionArray.from_storage(shredded, pa.nulls(1, shredded.storage_type))
+        )
+    with pytest.raises(InvalidArgumentError, match="surrogates"):
+        variant.get(EVENTS, ["\ud800"], pa.int64())
+    assert variant.get(EVENTS, "$.user.id", pa.string_view()).to_pylist()[0] == "7"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import msgspec
@@ -15,12 +16,14 @@ from benchmarks.counting_store import CountingStore
 from fermion_table import Table
 from fermion_table.checks.repair import repair_table
 from fermion_table.commit import next_snapshot
+from fermion_table.commit.commit import Commit
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.metadata import snapshot as snapshots
 from fermion_table.metadata.manifest import ManifestReference, decode_manifest_list, reference_to
 from fermion_table.metadata.manifest_store import MetadataWriter, listed_manifests
 from fermion_table.metadata.snapshot import decode_snapshot, encode_snapshot
 from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import MAIN, snapshot_path
 from tests.kit.stores import made_up_entry
 
@@ -153,3 +156,29 @@ def test_a_small_commit_to_a_table_of_100_million_files_writes_20_kilobytes_at_m
     assert written[0] < 400_000  # the lists, once
     assert len(table.snapshot.manifests) < 20
     assert len(listed_manifests(store, table.snapshot.manifests)) >= 3_052
+
+
+@pytest.mark.usefixtures("small_lists")
+def test_a_commit_reads_no_manifest_after_it_is_published(tmp_path: Path, monkeypatch) -> None:
+    """A read that failed then made a published commit look as if it had failed."""
+    published = []
+    create, read = Commit._create, LocalStore.read
+
+    def created(commit: Commit, *given: Any, **named: Any) -> Any:
+        result = create(commit, *given, **named)
+        published.append(True)
+        return result
+
+    def reading(store: LocalStore, path: str, *given: Any, **named: Any) -> Any:
+        assert not (published and path.startswith("manifest/")), path
+        return read(store, path, *given, **named)
+
+    monkeypatch.setattr(Commit, "_create", created)
+    monkeypatch.setattr(LocalStore, "read", reading)
+    table = Table.create(tmp_path / "t", pa.schema([("id", pa.int64())]))
+    for at in range(20):
+        table.append({"id": [at]})
+        published.clear()
+    assert any(each.kind == "list" for each in table.snapshot.manifests)
+    assert table.to_arrow().num_rows == 20
+    assert not table.verify().problems

@@ -15,8 +15,10 @@ import pytest
 
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table
+from fermion_table.commit import next_snapshot
 from fermion_table.compaction.task import CompactionResult
 from fermion_table.merging.sections import sorted_runs
+from fermion_table.metadata import manifest_store
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.table import inline_compaction
@@ -407,3 +409,28 @@ def test_threads_that_append_and_merge_lose_no_row(tmp_path):
     found = Table.open(tmp_path / "t", durability="fast")
     assert sorted(found.scan().to_arrow()["a"].to_pylist()) == list(range(40))
     assert found.verify(data=True).ok
+
+
+def test_the_property_may_have_hyphens(tmp_path):
+    properties = {"compaction.min.file-num": "3"}
+    table = Table.create(tmp_path / "t", pa.schema([("a", pa.int64())]), properties=properties)
+    for at in range(9):
+        table.append({"a": [at]})
+    assert table.snapshot.totals.files == 1
+
+
+def test_files_that_a_deletion_made_new_entries_keep_their_place(tmp_path, monkeypatch):
+    """They came out of packed manifests, and are no neighbours of the newest."""
+    monkeypatch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 4)
+    for module in (manifest_store, next_snapshot):
+        monkeypatch.setattr(module, "PACK_ENTRIES_MIN", 16)
+    table = Table.create(tmp_path / "t", pa.schema([("a", pa.int64())]))
+    for at in range(60):
+        table.append({"a": [2 * at, 2 * at + 1]})
+    assert any(each.kind == "packed" for each in table.snapshot.manifests)
+    table.set_properties({"compaction.min.file_num": "3"})
+    table.delete("a = 0")
+    table.delete("a = 20")
+    before = table.to_arrow()["a"].to_pylist()
+    table.append({"a": [1_000]})
+    assert table.to_arrow()["a"].to_pylist() == [*before, 1_000]
