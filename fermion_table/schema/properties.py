@@ -514,7 +514,7 @@ def check_properties(properties: Mapping[str, str], schema: TableSchema) -> dict
     for name, value in properties.items():
         plain = plain_name(name)
         known = property_of(plain)
-        if plain in _BY_NAME and (other := spelled.setdefault(plain, name)) != name:
+        if plain in _NAMES_OF_ALL and (other := spelled.setdefault(plain, name)) != name:
             raise InvalidArgumentError(f"property {name!r}: {other!r} is the same property")
         if known is None:
             _check_own_name(name, plain)
