@@ -72,7 +72,8 @@ STORAGE = pa.struct([pa.field(each, pa.binary(), nullable=False) for each in ("m
 class VariantType(pa.ExtensionType):
     """The type of columns of Variant values: ``arrow.parquet.variant`` over metadata and value.
 
-    Values of arrays in Python are those of JSON; `to_json` gives text, `get` one part of each.
+    In Python a value is a dict of ``metadata`` and ``value``, both bytes; `fermion.variant.to_json`
+    gives texts, and `fermion.variant.get` a part of each.
     """
 
     def __init__(self, storage: pa.DataType = STORAGE) -> None:
