@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.types import strip_wrappers as strip_wrappers
     from fermion.columns.types import with_wide_floats as with_wide_floats
     from fermion.columns.value_text import value_text as value_text
+    from fermion.columns.variants import VariantType as VariantType
     from fermion.columns.variants import paths_to_shred as paths_to_shred
     from fermion.html.page import WebPage as WebPage
     from fermion.html.page import web_page as web_page
@@ -129,7 +130,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "strip_wrappers",
             "with_wide_floats",
         ),
-        "columns.variants": ("paths_to_shred",),
+        "columns.variants": ("VariantType", "paths_to_shred"),
         "columns.value_text": ("value_text",),
         "html.page": ("WebPage", "web_page"),
         "io.checksum": ("crc32c",),

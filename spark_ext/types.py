@@ -16,7 +16,8 @@ string, large_string, string_view                string
 binary, large_binary, binary_view, fixed-size    binary
 list in every form                               array
 map, struct, null                                map, struct, void
-dictionary, run-end encoded, extension           the type of their values
+``fermion.variant.VariantType``                  variant
+dictionary, run-end encoded, other extension     the type of their values
 ===============================================  ==================================================
 
 Timestamps and durations finer than microseconds are rounded down. All other types are an error that
@@ -34,9 +35,9 @@ timestamp, timestamp_ntz                         timestamp in microseconds, in U
 interval day to second                           duration in microseconds
 time(0), time(3), time(6), time(9)               time32 s, time32 ms, time64 us, time64 ns
 void                                             null, if it is nullable
-char, varchar, collated string, variant,         refused
-geometry, geography, other intervals, other
-times, user-defined types
+char, varchar, collated string, geometry,        refused
+geography, other intervals, other times,
+user-defined types
 ===============================================  ==================================================
 """
 
@@ -47,7 +48,7 @@ import pyarrow.types as pat
 from pyspark.errors import PySparkException
 from pyspark.sql import types as st
 
-from fermion.engine import strip_wrappers
+from fermion.engine import VariantType, is_variant, strip_wrappers
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.versions import (
     SPARK,
@@ -91,7 +92,6 @@ _SAME: dict[pa.DataType, st.DataType] = {
 }
 
 _REFUSED: dict[type[st.DataType], str] = {
-    st.VariantType: "convert it first, for example with to_json",
     GeometryType: "convert it first, with st_asbinary",
     GeographyType: "convert it first, with st_asbinary",
     st.CharType: "use STRING",
@@ -164,12 +164,27 @@ def arrow_type(dtype: st.DataType, where: str) -> pa.DataType:
     """
     check_type(dtype, where)
     try:
-        return to_arrow_type(dtype)
+        return _with_variants(to_arrow_type(dtype))
     except PySparkException as error:
         raise UnsupportedBySpark(
             f"{where}: Spark cannot convert type {dtype.simpleString()} to Arrow; "
             "cast the column to another type first"
         ) from error
+
+
+def _with_variants(dtype: pa.DataType) -> pa.DataType:
+    """The extension type in place of the structs that Spark marks as Variant, at any depth."""
+    if pat.is_struct(dtype):
+        if any(b"variant" in (field.metadata or {}) for field in dtype):
+            return VariantType()
+        return pa.struct([field.with_type(_with_variants(field.type)) for field in dtype])
+    if pat.is_map(dtype):
+        item = dtype.item_field
+        return pa.map_(_with_variants(dtype.key_type), item.with_type(_with_variants(item.type)))
+    if pat.is_list(dtype):
+        value = dtype.value_field
+        return pa.list_(value.with_type(_with_variants(value.type)))
+    return dtype
 
 
 def check_type(dtype: st.DataType, where: str, *, nullable: bool = True) -> None:
@@ -270,6 +285,8 @@ def _matched(arrives: pa.Field, stored: pa.Field) -> pa.Field:
 
 
 def _matched_type(arrives: pa.DataType, stored: pa.DataType) -> pa.DataType:
+    if is_variant(pa.field("", stored)):
+        return stored if is_variant(pa.field("", arrives)) else arrives
     bare = strip_wrappers(stored)
     if pat.is_struct(arrives) and pat.is_struct(bare):
         return _matched_struct(arrives, stored, bare)
@@ -300,6 +317,8 @@ def _matched_struct(
 
 
 def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataType:
+    if is_variant(pa.field("", dtype)):
+        return st.VariantType()
     dtype = strip_wrappers(dtype)
     if dtype in _SAME:
         return _SAME[dtype]

@@ -14,7 +14,7 @@ from fermion_table.engine import CommitMetadata, changes_in, check_overwrite, re
 from spark_ext.exchange import convert_batch
 from spark_ext.opening import Written, open_written
 from spark_ext.session import classic_frame
-from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
+from spark_ext.types import TIME_SETTING, arriving_schema, exchange_schema, spark_schema
 from spark_ext.writing.job import (
     FrameOptions,
     commit_arguments,
@@ -187,8 +187,9 @@ def flat_changes(
     df: DataFrame, options: FrameOptions, format: str, schema: TableSchema
 ) -> tuple[DataFrame, FrameOptions]:
     """Changes of another system as rows with change types, in their order."""
-    given = exchange_schema(df.schema)
-    flat, kind = changes_in(given.empty_table(), options.change_type, format, schema)
+    given = arriving_schema(df.schema, pa.schema([]))
+    no_rows = pa.Table.from_batches([], given)
+    flat, kind = changes_in(no_rows, options.change_type, format, schema)
     time_enabled = df.sparkSession.conf.get(TIME_SETTING, "false") == "true"
     frame = spark_schema(flat.schema, time_enabled=time_enabled, where="changes")
     columns = exchange_schema(frame)

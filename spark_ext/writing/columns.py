@@ -125,7 +125,7 @@ def check_batches(open_writer: Callable[[], DataWriter | KeyWriter], columns: pa
     Raises SchemaMismatch.
     """
     with open_writer() as writer:  # without rows it makes no file
-        writer.write(columns.empty_table())
+        writer.write(pa.Table.from_batches([], columns))
 
 
 def _without_batch_id(

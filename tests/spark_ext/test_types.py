@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as st
 
+from fermion.variant import VariantType
 from spark_ext.errors import UnsupportedBySpark
 from spark_ext.types import arriving_schema, exchange_schema, spark_schema, table_schema
 from spark_ext.versions import SPARK, TIME_TYPE
@@ -74,6 +75,8 @@ def test_a_decimal_of_negative_scale_is_read_with_all_its_zeros():
         pa.list_(pa.uint64(), 3),
         pa.map_(pa.large_string(), pa.uint16()),
         pa.struct({"a": pa.struct({"b": pa.string_view()})}),
+        VariantType(),
+        pa.map_(pa.string(), pa.large_list(VariantType())),
     ],
 )
 def test_a_frame_read_from_a_table_arrives_in_the_tables_own_types(dtype):
@@ -108,7 +111,6 @@ class Point(st.UserDefinedType):
 
 
 REFUSED = [
-    st.VariantType(),
     st.CharType(5),
     st.VarcharType(5),
     st.StringType("UTF8_LCASE"),
@@ -141,7 +143,7 @@ def test_every_other_type_comes_back_from_a_table_as_it_was():
         *(st.BooleanType(), st.ByteType(), st.ShortType(), st.IntegerType(), st.LongType()),
         *(st.FloatType(), st.DoubleType(), st.DecimalType(38, 10), st.StringType()),
         *(st.BinaryType(), st.DateType(), st.TimestampType(), st.TimestampNTZType()),
-        *(st.DayTimeIntervalType(), st.NullType()),
+        *(st.DayTimeIntervalType(), st.NullType(), st.VariantType()),
     ]
     if SPARK.has(TIME_TYPE):
         leaves += [st.TimeType(digits) for digits in (0, 3, 6, 9)]

@@ -1,0 +1,156 @@
+"""Variant columns are Spark's VARIANT in every way to read and to write."""
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions
+
+import spark_ext
+from fermion import variant
+from fermion_table import SchemaMismatch, Table
+
+pytestmark = pytest.mark.spark
+
+VALUES = (
+    """parse_json('{"user": {"id": 7, "name": "Ada"}, "tags": ["x", null, 1.5], "": {}}')""",
+    """parse_json('{"b": 1, "a": {"d": 2, "c": [3e3, 12345678901234567890123456789]}}')""",
+    "CAST(DATE'1969-12-31' AS VARIANT)",
+    "CAST(TIMESTAMP'2026-01-02 03:04:05.678901Z' AS VARIANT)",
+    "CAST(TIMESTAMP_NTZ'2026-01-02 03:04:05' AS VARIANT)",
+    "CAST(1.50BD AS VARIANT)",
+    "CAST(99999999999999999999999999999999999.125BD AS VARIANT)",
+    "CAST(X'00FF' AS VARIANT)",
+    "CAST(1.5F AS VARIANT)",
+    "CAST(CAST(5 AS TINYINT) AS VARIANT)",
+    "CAST(repeat('long', 100) AS VARIANT)",
+    "to_variant_object(named_struct('z', DATE'2026-01-01', 'a', array(true, null)))",
+    "parse_json('null')",
+    "CAST(NULL AS VARIANT)",
+)
+"""Spark's names of objects are in the order of the text, so dictionaries are not sorted."""
+SHOWN = "id, schema_of_variant({0}) AS kind, CAST({0} AS STRING) AS text"
+
+
+@pytest.fixture(scope="module")
+def lake(spark, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("variants")
+    spark_ext.install_catalog(spark, "variants", directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    rows = ", ".join(f"({number}, {value})" for number, value in enumerate(VALUES))
+    return spark.sql(f"SELECT * FROM VALUES {rows} AS (id, event)")
+
+
+def shown(frame, column="event"):
+    return frame.selectExpr(*SHOWN.format(column).split(", ")).orderBy("id").collect()
+
+
+@pytest.mark.parametrize("paths", [None, "all", "user.id, user, b, a.d"])
+def test_spark_gets_the_values_that_it_wrote(spark, lake, frame, paths):
+    """By a function, the format and the catalog; with paths that have columns, and without."""
+    properties = {} if paths is None else {"fermion.shred.event": paths}
+    schema = pa.schema([("id", pa.int32()), ("event", variant.VariantType())])
+    name = f"written{len(paths or '')}"
+    table = Table.create(lake / name, schema, properties=properties)
+    spark_ext.append(frame, lake / name)
+    frame.write.format("fermion").mode("append").save(table.location)
+    frame.writeTo(f"variants.{name}").append()
+    expected = shown(frame.union(frame).union(frame))
+    assert shown(spark_ext.read_table(spark, table.location)) == expected
+    assert shown(spark.read.format("fermion").load(table.location)) == expected
+    assert shown(spark.table(f"variants.{name}")) == expected
+    table.refresh()
+    texts = variant.to_json(table.scan().to_arrow()["event"]).to_pylist()
+    assert '{"":{},"tags":["x",null,1.5],"user":{"id":7,"name":"Ada"}}' in texts
+    assert table.verify().ok
+
+
+def test_tables_made_by_spark_have_variant_columns_at_any_depth(spark, lake, frame):
+    frame.createOrReplaceTempView("events")
+    spark.sql(
+        "CREATE TABLE variants.deep AS SELECT id, event, named_struct('v', event) AS s, "
+        "array(event, event) AS l, map('k', event) AS m FROM events"
+    )
+    table = Table.open(lake / "deep")
+    inner = variant.VariantType()
+    assert table.schema.to_arrow(field_ids=False).field("event").type == inner
+    expected = shown(frame)
+    frames = [
+        spark.table("variants.deep"),
+        spark_ext.read_table(spark, table.location),
+        spark.read.format("fermion").load(table.location),
+    ]
+    for read in frames:
+        for column in ("event", "s.v", "l[1]", "m['k']"):
+            assert shown(read, column) == expected, column
+    assert spark_ext.read_table(spark, table.location, columns=["s.v"]).schema.simpleString() == (
+        "struct<s:struct<v:variant>>"
+    )
+    spark.sql("ALTER TABLE variants.deep ADD COLUMN more VARIANT")
+    more = frame.withColumn("other", functions.parse_json(functions.lit("[1]")))
+    spark_ext.append(more, table.location, schema_mode="merge")
+    names = table.refresh() and table.schema.names
+    assert names == ["id", "event", "s", "l", "m", "more", "other"]
+    assert table.schema.to_arrow(field_ids=False).field("other").type == inner
+    spark_ext.write(frame, lake / "by_function")
+    frame.write.format("fermion").mode("append").save(str(lake / "by_format"))
+    for made in ("by_function", "by_format"):
+        assert shown(spark.table(f"variants.{made}")) == expected
+
+
+def test_statements_change_variant_values(spark, lake):
+    spark.sql("CREATE TABLE variants.changed (id INT, event VARIANT)")
+    spark.sql("""INSERT INTO variants.changed VALUES (1, parse_json('{"a": 1}')), (2, NULL)""")
+    spark.sql("UPDATE variants.changed SET event = parse_json('[1]') WHERE event IS NULL")
+    spark.sql(
+        "MERGE INTO variants.changed t USING (SELECT 3 AS id, parse_json('3') AS event) s "
+        "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+    )
+    spark.sql("DELETE FROM variants.changed WHERE variant_get(event, '$.a', 'int') = 1")
+    rows = spark.sql("SELECT id, to_json(event) FROM variants.changed ORDER BY id").collect()
+    assert [tuple(row) for row in rows] == [(2, "[1]"), (3, "3")]
+    changes = spark_ext.read_changes(spark, str(lake / "changed"), 0)
+    assert changes.selectExpr("to_json(event)").distinct().count() == 4
+
+
+def test_a_primary_key_table_takes_variant_values_from_spark(spark, lake, frame):
+    schema = pa.schema(
+        [pa.field("id", pa.int32(), nullable=False), ("event", variant.VariantType())]
+    )
+    table = Table.create(lake / "keyed", schema, primary_key=["id"], properties={"bucket": "1"})
+    spark_ext.upsert(frame, table.location)
+    flat = frame.selectExpr("id", "parse_json('[0]') AS event", "'u' AS op").where("id < 2")
+    spark_ext.upsert(flat, table.location, format="debezium", change_type="op")
+    read = spark_ext.read_table(spark, table.location)
+    assert [row.text for row in shown(read)[:3]] == ["[0]", "[0]", "1969-12-31"]
+
+
+def test_streams_carry_variant_values(spark, lake, frame, tmp_path):
+    source = Table.create(
+        lake / "source", pa.schema([("id", pa.int32()), ("event", variant.VariantType())])
+    )
+    sink = Table.create(lake / "sink", source.schema.to_arrow(field_ids=False))
+    spark_ext.append(frame, source.location)
+    stream = spark.readStream.format("fermion").option("startingSnapshotId", "0")
+    query = (
+        stream.load(source.location)
+        .writeStream.format("fermion")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start(sink.location)
+    )
+    query.awaitTermination()
+    assert shown(spark_ext.read_table(spark, sink.location)) == shown(frame)
+
+
+def test_a_struct_is_no_variant(spark, lake):
+    """Two binary fields of these names are a struct to Spark, and the table says what it has."""
+    spark.sql("CREATE TABLE variants.strict (event VARIANT)")
+    bad = spark.sql("SELECT named_struct('value', X'00', 'metadata', X'010000') AS event")
+    with pytest.raises(SchemaMismatch, match="event"):
+        spark_ext.append(bad, lake / "strict")
+    with pytest.raises(PySparkException, match=r"event"):
+        bad.write.format("fermion").mode("append").save(str(lake / "strict"))
