@@ -10,11 +10,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fermion.deadline import carried
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -91,15 +93,15 @@ class Lock:
                 self._made_in = _process
 
 
-class ThreadPool(Executor):
-    """Threads that start when they are first needed, in each process its own.
+class ThreadPool:
+    """Threads that start when they are first needed, in each process its own: an executor.
 
     What they do counts towards the deadline of the thread that asked for it (see `deadline`).
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool = PerProcess(partial(ThreadPoolExecutor, threads))
+        self._pool = PerProcess(partial(executor, threads))
 
     def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
         """Run a function in one of the threads."""
@@ -112,7 +114,7 @@ class ThreadPool(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """The function's results in order, as `concurrent.futures.Executor.map` gives them."""
+        """The function's results in order, as ``concurrent.futures.Executor.map`` gives them."""
         run = carried(function)
         return self._pool.get().map(run, *iterables, timeout=timeout, chunksize=chunksize)
 
@@ -121,6 +123,13 @@ class ThreadPool(Executor):
         pool = self._pool.made
         if pool is not None:
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+
+def executor(threads: int) -> ThreadPoolExecutor:
+    """Threads of one process, as `concurrent.futures` has them."""
+    from concurrent.futures import ThreadPoolExecutor  # with logging, 5 ms of a first query
+
+    return ThreadPoolExecutor(threads)
 
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):

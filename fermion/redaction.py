@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import re
-import traceback
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
 
 _BUCKETS = {"s3", "s3a", "gs", "gcs", "oss"}
 """Schemes whose addresses begin with a bucket, whose name has no colon."""
@@ -96,6 +98,8 @@ def redacted_reply(text: str) -> str:
 
 def as_cause(error: BaseException) -> BaseException | None:
     """An error as the cause of another; None where its traceback would show credentials."""
+    import traceback
+
     shown: BaseException | None = error
     for _ in range(_CAUSES_MAX):
         if shown is None:
@@ -110,6 +114,8 @@ def as_cause(error: BaseException) -> BaseException | None:
 
 def logger(name: str) -> logging.Logger:
     """The logger of a module, with every URL in its messages redacted."""
+    import logging  # takes 4 ms to import, and a read has nothing to say
+
     found = logging.getLogger(name)
     if _redact_record not in found.filters:
         found.addFilter(_redact_record)

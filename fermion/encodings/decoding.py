@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.removed_nulls import Spread
 from fermion.errors import FermionError, InvalidFileError
 from fermion.exports import dataclass
+from fermion.forks import ThreadPool
 from fermion.io.checksum import PageChecks
 from fermion.io.compression import decompress_padded
 from fermion.layout import EncodingId
@@ -69,7 +69,7 @@ def decode_trees(
     physical: PhysicalType,
     dictionary: Values | None,
     locate: Locate,
-    executor: Executor | None = None,
+    executor: ThreadPool | None = None,
 ) -> Values:
     """The wanted slots of all trees, in order.
 
@@ -94,7 +94,7 @@ def _decode_fixed(
     dtype: np.dtype,
     dictionary: Values | None,
     locate: Locate,
-    executor: Executor | None,
+    executor: ThreadPool | None,
 ) -> np.ndarray:
     first = trees[0]
     try:

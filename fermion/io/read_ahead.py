@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import repeat, takewhile
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fermion.deadline import carried
-from fermion.forks import process
+from fermion.forks import executor, process
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -29,7 +31,7 @@ def read_ahead(
         That run them; None: ``at_once``.
     """
     started_in = process()
-    pool = ThreadPoolExecutor(threads or at_once)
+    pool = executor(threads or at_once)
     under_way: deque[tuple[Callable[[], T], Future[T]]] = deque()
     rest = iter(tasks)
     try:

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -29,7 +28,7 @@ from fermion.errors import (
     short_read,
 )
 from fermion.exports import dataclass
-from fermion.forks import Lock, PerProcess
+from fermion.forks import Lock, PerProcess, ThreadPool
 from fermion.io.coalesce import coalesce, span_of
 from fermion.io.remote import ask, is_missing, protocols, storage_error
 from fermion.redaction import as_cause, redacted
@@ -325,7 +324,7 @@ class CountingSource:
         *,
         gap_bytes_max: int,
         span_bytes_max: int,
-        executor: Executor | None = None,
+        executor: ThreadPool | None = None,
     ) -> None:
         self.source, self._executor = source, executor
         self.gap_bytes_max = gap_bytes_max

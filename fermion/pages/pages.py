@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
@@ -51,6 +50,7 @@ from fermion.encodings.removed_nulls import (
 )
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.forks import ThreadPool
 from fermion.io.checksum import UNBOUND_CRC32C, UNCHECKED, PageChecks
 from fermion.io.compression import PACKED_BYTES_MAX, pack
 from fermion.layout import (
@@ -347,7 +347,7 @@ def decode_pages(
     dictionary: PageSlice | Values | None = None,
     checks: PageChecks = UNBOUND_CRC32C,
     where: str = "",
-    executor: Executor | None = None,
+    executor: ThreadPool | None = None,
 ) -> Values:
     """Decode slots of pages of one chunk, or of several chunks without dictionaries, in order.
 

@@ -37,7 +37,6 @@ from fermion.predicate.literals import (
     parse_time,
     rational,
 )
-from fermion.sql.engine import NotSqlError, has_duckdb
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -69,6 +68,8 @@ def from_sql(text: str) -> Expression:
         return _plain(text)
     except _BeyondThisError as error:
         beyond = InvalidArgumentError(str(error))
+    from fermion.sql.engine import NotSqlError, has_duckdb
+
     if not has_duckdb():
         raise beyond
     # DuckDB takes 0.1 s to import: too much for filters that it has nothing to do with.

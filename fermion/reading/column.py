@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from fermion.columns.types import (
 )
 from fermion.columns.validity import Validity, settled, to_flags
 from fermion.errors import ChecksumError, InvalidFileError
-from fermion.forks import cached_property
+from fermion.forks import ThreadPool, cached_property
 from fermion.io.source import CountingSource
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.metadata.cmb import Chunk, ColumnBlock
@@ -180,7 +179,7 @@ class ColumnTask:
         self.node, self.block, self.stripe, self.rows = node, block, stripe, wanted
         self.streams = ColumnStreams(wanted)
         self._options, self._as_dictionary = options, as_dictionary
-        self._executor: Executor | None = None
+        self._executor: ThreadPool | None = None
         self._coded: tuple[np.ndarray, Values] | None = None
         self._shared: DictionaryRecord | None = None
         self._frontier = [_Level(node, ranges, rows)] if block is not None else []
@@ -247,7 +246,7 @@ class ColumnTask:
             requests.append(plan.dictionary)
         requests.extend((span.offset, span.length) for span in plan.spans)
 
-    def feed(self, buffers: Sequence[memoryview], executor: Executor | None = None) -> None:
+    def feed(self, buffers: Sequence[memoryview], executor: ThreadPool | None = None) -> None:
         """Decode what `plan` asked for, in its order; pages side by side on other threads."""
         self._executor = executor
         frontier, self._frontier = self._frontier, []
@@ -453,7 +452,7 @@ def null_column(node: Node, rows: int, where: str) -> pa.Array:
 def read_columns(
     source: CountingSource,
     tasks: Sequence[ColumnTask],
-    executor: Executor | None,
+    executor: ThreadPool | None,
     pages: FetchedPages,
     *,
     keep: bool = False,
@@ -492,7 +491,7 @@ def feed_checked(
     task: ColumnTask,
     ranges: Sequence[tuple[int, int]],
     buffers: Sequence[memoryview],
-    executor: Executor | None = None,
+    executor: ThreadPool | None = None,
 ) -> None:
     """Feed a task with what it planned; where a checksum fails, once more with bytes read again.
 

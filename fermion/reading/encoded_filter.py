@@ -10,7 +10,6 @@ decoded and the filter evaluated on it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
 from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Form, Node
 from fermion.exports import dataclass
+from fermion.forks import ThreadPool
 from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.pages.global_dictionary import entries_array
 from fermion.predicate import Expression, Interval, evaluate, interval, members, text_range
@@ -92,7 +92,7 @@ class EncodedFilter:
         columns: Sequence[Projected],
         stripe: int,
         rows: RowRanges | None,
-        executor: Executor | None,
+        executor: ThreadPool | None,
     ) -> FoundRows | None:
         """Which of some rows (None: all) match; None where the filter has to be evaluated.
 
@@ -169,7 +169,7 @@ class _Test(NamedTuple):
 
     columns: Mapping[str, _Column]
     slots: int
-    executor: Executor | None
+    executor: ThreadPool | None
     wanted: Callable[[Expression, Node], tuple[Wanted | None, bool]]
 
     def mask(self, expression: Expression) -> np.ndarray:

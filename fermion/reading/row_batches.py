@@ -11,9 +11,8 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +35,9 @@ from fermion.reading.stripe import (
     StripeFilter,
     StripeReader,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 WINDOW_ROWS = 131_072
 HELD_BYTES, HELD_BATCHES = 32 * 1024 * 1024, 4
@@ -352,5 +354,5 @@ def _in_turn(executor: ThreadPool, tasks: Sequence[Callable[[], T]]) -> Iterator
             yield under_way.popleft().result()
     finally:
         for future in under_way:  # after an error
-            future.cancel()
-        wait(under_way)
+            if not future.cancel():
+                future.exception()

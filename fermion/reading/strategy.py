@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +18,7 @@ import pyarrow as pa
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node
 from fermion.exports import dataclass
-from fermion.forks import cached_property
+from fermion.forks import ThreadPool, cached_property
 from fermion.options import columns_per_task
 from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.index import FileIndex
@@ -51,7 +50,7 @@ class ReadRequest:
     stripe: int
     slots: int
     rows: RowRanges | None = None
-    executor: Executor | None = None
+    executor: ThreadPool | None = None
     schema: pa.Schema | None = None
     kept: FetchedPages | None = None
     verified: FetchedPages = field(default_factory=dict)
@@ -127,7 +126,7 @@ def is_worth_threads(slots: int, stored: int) -> bool:
 
 
 def run_by_size(
-    executor: Executor | None,
+    executor: ThreadPool | None,
     function: Callable[..., T],
     sizes: Sequence[int],
     slots: int,
@@ -148,7 +147,7 @@ def run_by_size(
 
 
 def run_each(
-    executor: Executor | None, function: Callable[..., T], *items: Sequence[Any]
+    executor: ThreadPool | None, function: Callable[..., T], *items: Sequence[Any]
 ) -> list[T]:
     """What a function gives for each item of some lists, in order; on threads if there are any."""
     count = len(items[0]) if items else 0

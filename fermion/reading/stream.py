@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from itertools import pairwise, repeat
 
@@ -16,6 +15,7 @@ from fermion.columns.types import Bits, PhysicalKind, PhysicalType, Values, slic
 from fermion.columns.validity import Validity
 from fermion.errors import InvalidFileError
 from fermion.exports import dataclass
+from fermion.forks import ThreadPool
 from fermion.io.checksum import PageChecks
 from fermion.layout import EncodingId
 from fermion.pages.frame import root_encoding
@@ -92,7 +92,7 @@ class FetchedStream:
     physical: PhysicalType
     options: DecodeOptions
     error: ErrorMaker
-    executor: Executor | None = None
+    executor: ThreadPool | None = None
 
     def spans(self, slots: int) -> tuple[PageSpan, ...]:
         """The pages; ``slots`` is the chunk's number of slots, -1 where that is not known yet."""

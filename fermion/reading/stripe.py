@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from copy import copy
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.columns.types import Node, NodeKind, PhysicalKind, column_node, slots_bytes
 from fermion.errors import InvalidFileError
-from fermion.forks import cached_property
+from fermion.forks import ThreadPool, cached_property
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.map_keys import MapKeys, VariantPaths
 from fermion.predicate import Expression, evaluate, without_opaque
@@ -62,7 +61,7 @@ class StripeReader:
     executor: Decodes columns side by side; None: one after the other.
     """
 
-    def __init__(self, index: FileIndex, executor: Executor | None) -> None:
+    def __init__(self, index: FileIndex, executor: ThreadPool | None) -> None:
         self.index, self.executor = index, executor
         self._general = GeneralRead(index)
         fast: list[ReadStrategy] = [strategy(index) for strategy in FAST_STRATEGIES]

@@ -67,6 +67,8 @@ SLOW = {
 }
 """What takes long to import, and what is used seldom."""
 OTHERS = {
+    "json",
+    "logging",
     "mmh3",
     "msgspec",
     "numpy.ma",

@@ -23,7 +23,6 @@ from fermion.predicate import (
     parse_filter,
     rename_columns,
     resolve_path,
-    sql,
 )
 from fermion.predicate.expression import Comparison, Constant, IsIn, Not, Opaque
 
@@ -147,7 +146,7 @@ def test_what_does_not_fit_is_refused_in_words_that_help(given, words):
 def test_without_duckdb_conditions_that_need_it_are_refused_in_words_that_help(
     given, words, monkeypatch
 ):
-    monkeypatch.setattr(sql, "has_duckdb", lambda: False)
+    monkeypatch.setattr("fermion.sql.engine.has_duckdb", lambda: False)
     with pytest.raises(InvalidArgumentError) as caught:
         parse_filter(given, SCHEMA)
     for word in (*words, "the extra duckdb"):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import col
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Expression, bind, evaluate, from_sql, literals, parse_filter, sql
+from fermion.predicate import Expression, bind, evaluate, from_sql, literals, parse_filter
 from fermion.predicate.evaluate import _value_set
 from fermion.predicate.expression import Comparison, IsIn
 from fermion.predicate.literals import _resolve, resolve
@@ -304,7 +304,8 @@ def test_a_negative_decimal_keeps_all_digits_whatever_the_context():
 
 @pytest.mark.parametrize("amount", ["0.0000000001", "1e-400", "nan", "inf", "1e400", "x"])
 def test_an_interval_that_nanoseconds_cannot_hold_is_refused(amount: str, monkeypatch):
-    monkeypatch.setattr(sql, "has_duckdb", lambda: False)  # for it '1e-400' is no time at all
+    # For it '1e-400' is no time at all.
+    monkeypatch.setattr("fermion.sql.engine.has_duckdb", lambda: False)
     with pytest.raises(InvalidArgumentError, match="INTERVAL"):
         from_sql(f"c = INTERVAL '{amount}' SECOND")
 

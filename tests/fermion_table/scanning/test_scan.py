@@ -331,7 +331,7 @@ def test_small_local_files_are_read_without_threads(
         raise AssertionError("a thread")
 
     monkeypatch.setattr(scan, "read_ahead", refuse)
-    monkeypatch.setattr("fermion.forks.ThreadPoolExecutor", refuse)
+    monkeypatch.setattr("concurrent.futures.ThreadPoolExecutor", refuse)
     assert table.scan(threads=4).to_arrow()["a"].to_pylist() == [0, 1, 2]
     assert table.scan(threads=4, filter="a = 1").to_arrow()["a"].to_pylist() == [1]
     monkeypatch.setattr(scan, "SMALL_FILE_BYTES", 0)
