@@ -40,6 +40,8 @@ OPEN_COST_BYTES = 4 * MIB
 """Opening a file costs as much as reading so many bytes of it, roughly."""
 TASK_BYTES = 128 * MIB
 """Bytes of files that one task reads, roughly; opening one counts as `OPEN_COST_BYTES`."""
+PART_BYTES = 512 * TASK_BYTES
+"""Bytes of files of a part of a scan, which whoever reads it plans; counted as those of a task."""
 PICK_COST, FOLD_COST = 2, 4
 """Merging files costs so many times as much as reading their bytes as they are: where the order of
 runs alone picks rows, and otherwise. Measured on 400,000 rows in two runs, of 2 and of 11 columns,

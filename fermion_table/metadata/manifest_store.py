@@ -215,14 +215,29 @@ def manifest_files(store: AtomicStore, reference: ManifestReference) -> FileColu
     return files
 
 
-def open_packed(store: AtomicStore, reference: ManifestReference) -> fermion.FermionFile:
+def file_sizes(store: AtomicStore, reference: ManifestReference) -> np.ndarray:
+    """Bytes of each file of a manifest, dead ones included: ``int64``, shape (files,).
+
+    Of a packed manifest nothing else is read, and nothing is kept. Raises as `manifest_files`.
+    """
+    if reference.kind != "packed":
+        return manifest_files(store, reference).numbers("size").values
+    open_file = partial(open_packed, store, reference, whole_max=0)
+    files = PackedFiles(reference.path, reference.hash, reference.entries, open_file)
+    return files.read_numbers("size").values
+
+
+def open_packed(
+    store: AtomicStore, reference: ManifestReference, *, whole_max: int | None = None
+) -> fermion.FermionFile:
     """The Fermion file of a packed manifest; a small one is read whole, and its hash checked.
 
+    whole_max: Bytes of one that is small; None: `WHOLE_BYTES_MAX`.
     Raises CorruptMetadata: Missing, of another size, or (if it is small) of another hash.
     """
     path, size = reference.path, reference.size
     _check_entries(reference, size)
-    if size <= WHOLE_BYTES_MAX:
+    if size <= (WHOLE_BYTES_MAX if whole_max is None else whole_max):
         data = memoryview(read_stored(store, path, reference.hash, size))
         return fermion.open(data, options=fermion.ReadOptions(threads=1))
     try:

@@ -38,6 +38,7 @@ import pyarrow as pa
 
 import fermion
 from fermion import arrow_compute as pc
+from fermion.engine import numbers_of
 from fermion.errors import FermionError
 from fermion.forks import cached_property
 from fermion_table.errors import CorruptMetadata
@@ -257,6 +258,10 @@ class PackedFiles:
         except FermionError as error:
             raise CorruptMetadata(self._path, "a valid Fermion file", str(error)) from error
 
+    def read_numbers(self, name: str) -> Numbers:
+        """As `numbers`, but nothing else is read, and nothing is kept."""
+        return _numbers(self._read((name,)), name, self._count)
+
     def _columns(self, names: Sequence[str], texts: Sequence[str] = ()) -> list[Numbers]:
         """Columns of numbers; those not known yet are read together, and with them some texts."""
         found = {name: shared_cache.get((self._hash, name)) for name in names}
@@ -342,8 +347,8 @@ class PackedFiles:
         texts: list[str | None] = [None]
         if name in table.column_names:
             column = table.column(name).combine_chunks()
-            encoded = column.dictionary_encode(null_encoding="encode")
-            codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            encoded = pc.dictionary_encode(column, null_encoding="encode")
+            codes = numbers_of(encoded.indices).astype(np.int64)
             texts = encoded.dictionary.to_pylist()
         size = 8 * self._count + 100 * len(texts)
         shared_cache.put(self._dictionary_key(name), (codes, texts), size)
@@ -456,11 +461,12 @@ def _entries(table: pa.Table, count: int) -> list[Entry]:
 def _numbers(table: pa.Table, name: str, count: int) -> Numbers:
     if name not in table.column_names:
         return Numbers(np.zeros(count, np.int64), np.zeros(count, bool))
-    column = table.column(name)
+    column = table.column(name).combine_chunks()
+    if column.type != pa.int64():
+        column = column.cast(pa.int64())
     if not column.null_count:
-        return Numbers(column.to_numpy().astype(np.int64, copy=False), np.ones(count, bool))
-    known = column.is_valid().to_numpy()
-    return Numbers(column.fill_null(0).to_numpy().astype(np.int64, copy=False), known)
+        return Numbers(numbers_of(column), np.ones(count, bool))
+    return Numbers(numbers_of(pc.fill_null(column, 0)), numbers_of(pc.is_valid(column)))
 
 
 def _json(value: Any, nothing: Any) -> str | None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args, overload
 
 import msgspec
 import numpy as np
@@ -29,6 +29,7 @@ from fermion_table.argument_checks import check_columns
 from fermion_table.metadata.history import KeptVersions, expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry, Layout, check_layouts
 from fermion_table.metadata.snapshot import Snapshot
+from fermion_table.options import PART_BYTES
 from fermion_table.planning.filters import TableFilter, both, field_at, table_filter
 from fermion_table.planning.min_max import MinMax, add_exact_bounds
 from fermion_table.planning.plan import (
@@ -64,11 +65,13 @@ if TYPE_CHECKING:
     from fermion_table.planning import tree_plan
     from fermion_table.planning.tree_plan import TreePlan
     from fermion_table.reading import run_reader
-    from fermion_table.scanning import polars_source
+    from fermion_table.scanning import parts, polars_source
     from fermion_table.scanning.arrow_dataset import ScanDataset
+    from fermion_table.scanning.parts import ScanPart
     from fermion_table.trees import section_reader
 else:  # a scan of a table without a primary key needs none of them
     fold = LoadedWhenAskedFor("fermion_table.merging.fold")
+    parts = LoadedWhenAskedFor("fermion_table.scanning.parts")
     polars_source = LoadedWhenAskedFor("fermion_table.scanning.polars_source")
     primary_key = LoadedWhenAskedFor("fermion_table.merging.primary_key")
     run_reader = LoadedWhenAskedFor("fermion_table.reading.run_reader")
@@ -262,6 +265,19 @@ class Scan(ArrowRows):
     def plan(self) -> ScanPlan:
         """Plan the scan: the files that are read, and the steps of pruning."""
         return self._plan
+
+    def parts(self, bytes_target: int = PART_BYTES) -> Iterator[ScanPart[Self]]:
+        """The scan in parts, for tables of millions of files: whoever reads a part plans it.
+
+        The first part comes at once, and memory does not depend on the number of files. Rows come
+        in the scan's order only within a part. With a limit or a primary key there is one part.
+
+        Parameters
+        ----------
+        bytes_target
+            Bytes of files a part, roughly; opening a file counts as 4 MiB.
+        """
+        return parts.scan_parts(self, integer(bytes_target, "bytes_target", minimum=1))
 
     def explain(self, *, files: int = 0) -> str:
         """Describe what is read and why: from the table to files, stripes and pages.

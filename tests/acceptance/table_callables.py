@@ -44,6 +44,7 @@ MADE_BY_THE_PACKAGE = {
     "PruningStep",
     "RepairResult",
     "Scan",
+    "ScanPart",
     "ScanPlan",
     "SchemaChange",
     "SchemaMerge",

@@ -267,6 +267,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Scan.head_scan": _of(Table.scan, "head_scan", n=1),
     "Scan.known_min_max": _of(Table.scan, "known_min_max", column="id"),
     "Scan.min_max": _of(Table.scan, "min_max", column="id"),
+    "Scan.parts": _of(Table.scan, "parts", bytes_target=4096),
     "Scan.sample": _of(Table.scan, "sample", n=1, seed=1),
     "Scan.select": _of(Table.scan, "select", columns=["id"]),
     "Scan.take": _of(Table.scan, "take", rows=[0]),

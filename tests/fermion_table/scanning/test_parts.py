@@ -1,0 +1,97 @@
+"""Parts of a scan: together they are the scan, and dividing it reads next to nothing."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+
+import pyarrow as pa
+import pytest
+
+from fermion.errors import InvalidArgumentError
+from fermion_table import CorruptMetadata, Table
+from fermion_table.commit import next_snapshot
+from fermion_table.metadata import manifest_store
+from fermion_table.storage.cache import shared_cache
+
+SCHEMA = pa.schema({"day": pa.int64(), "id": pa.int64()})
+FILES = 60
+OPEN = 4 * 1024**2
+"""What opening a file counts as; it is most of the cost of these."""
+
+
+def rows(start: int) -> pa.Table:
+    ids = range(start, start + 10)
+    return pa.table({"day": [each // 100 for each in ids], "id": ids}, SCHEMA)
+
+
+@pytest.fixture(scope="module", params=[1, 1_000_000], ids=["packed", "loose"])
+def table(request, tmp_path_factory) -> Table:
+    """Files in several manifests, some of them dead, and in the snapshot itself."""
+    path = tmp_path_factory.mktemp("parts") / "t"
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (manifest_store, next_snapshot):
+            patch.setattr(module, "PACK_ENTRIES_MIN", request.param)
+        patch.setattr(next_snapshot, "INLINE_ENTRIES_MAX", 4)
+        table = Table.create(path, SCHEMA, partition_by="day", durability="fast")
+        for start in range(0, 10 * FILES, 10):
+            table.append(rows(start))
+        table.delete("id BETWEEN 40 AND 49")
+        table.delete("id = 5")
+    assert len(table.snapshot.manifests) > 1
+    assert any(each.dead for each in table.snapshot.manifests)
+    return table
+
+
+@pytest.mark.parametrize("filter", [None, "day = 2", "id % 7 = 1"])
+@pytest.mark.parametrize("files", [1, 2, 7, 1000])
+def test_parts_are_the_scan(table, files, filter) -> None:
+    scan = table.scan(filter=filter)
+    parts = pickle.loads(pickle.dumps(list(scan.parts(files * OPEN + OPEN // 2))))
+    found = pa.concat_tables([part.scan().to_arrow() for part in parts])
+    assert found.sort_by("id") == scan.to_arrow().sort_by("id")
+    splits = [split for part in parts for split in part.scan().plan().splits]
+    assert sorted(each.file for each in splits) == sorted(each.file for each in scan.plan().splits)
+
+
+def test_a_part_says_what_it_has(table) -> None:
+    """How many files and their bytes; and about as many are in each."""
+    parts = list(table.scan().parts(5 * OPEN))
+    totals = table.snapshot.totals
+    assert sum(part.files for part in parts) == totals.files
+    assert sum(part.bytes for part in parts) == totals.bytes
+    for part in parts:
+        splits = part.scan().plan().splits
+        assert (len(splits), sum(each.size for each in splits)) == (part.files, part.bytes)
+        assert part.files <= 5
+    (everything,) = table.scan().parts()
+    assert everything.files == totals.files
+
+
+def test_a_scan_that_can_not_be_divided_is_one_part(table, tmp_path) -> None:
+    (part,) = table.scan(limit=12).parts(1)
+    assert part.scan().to_arrow() == table.scan(limit=12).to_arrow()
+    keyed = Table.create(tmp_path / "keyed", SCHEMA, primary_key="id", durability="fast")
+    for _ in range(3):
+        keyed.append(rows(0))
+    (part,) = keyed.scan().parts(1)
+    assert (part.files, part.scan().count()) == (keyed.snapshot.totals.files, 10)
+
+
+def test_dividing_a_scan_makes_nothing_of_files_in_packed_manifests(table, monkeypatch) -> None:
+    if table.snapshot.manifests[0].kind == "loose":
+        pytest.skip("its entries are read to cut it")
+    monkeypatch.delattr("fermion_table.metadata.packed_manifest._entries")
+    assert len(list(table.scan().parts(OPEN))) > FILES // 2
+
+
+def test_a_missing_manifest_is_told(table, tmp_path) -> None:
+    path = shutil.copytree(table.location, tmp_path / "copy")
+    copy = Table.open(path)
+    for reference in copy.snapshot.manifests:
+        copy.store.delete(reference.path)
+    shared_cache.clear()
+    with pytest.raises(CorruptMetadata, match=r"manifest/.*no such object"):
+        [part.scan().count() for part in copy.scan(filter="id > 3").parts()]
+    with pytest.raises(InvalidArgumentError, match="bytes_target"):
+        table.scan().parts(0)
