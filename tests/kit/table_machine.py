@@ -25,6 +25,7 @@ KEYS = ["a", "b", "c"]
 VALUES = st.one_of(st.none(), st.integers(0, 9))
 ROWS = st.lists(st.tuples(st.sampled_from(KEYS), VALUES), max_size=6)
 NAMES = ["v", "w", "x", "y"]
+IMAGE = pa.field("image", pa.large_binary(), metadata={"fermion:blob": "true"})
 SPECS: list[Any] = [None, ["k"], ["bucket(2, k)"], ["truncate(4, v)"]]
 Row = dict[int, Any]
 
@@ -74,8 +75,16 @@ def shown(rows: Any, names: dict[str, int]) -> list[tuple]:
     return sorted((tuple(row.get(each) for each in names.values()) for row in rows), key=repr)
 
 
+def image_of(key: str, value: Any) -> bytes | None:
+    """A blob for a row, in the table's blob files or within its data file."""
+    return None if value is None else key.encode() * (9_000 if value % 2 else value)
+
+
 class TableMachine(RuleBasedStateMachine):
     """Random operations on a table and on the model."""
+
+    has_images = False
+    """Whether the table has a column of blobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,11 +97,14 @@ class TableMachine(RuleBasedStateMachine):
     @initialize(spec=st.sampled_from(SPECS))
     def create(self, spec: Any) -> None:
         schema = pa.schema([("k", pa.string()), ("v", pa.int64())])
+        self.model = Model({"k": 1, "v": 2})
+        if self.has_images:
+            schema = schema.append(IMAGE)
+            self.model.names["image"] = 3
         self.table = Table.create(
             self.folder / "table", schema, partition_by=spec, durability="fast"
         )
         self.spec = spec
-        self.model = Model({"k": 1, "v": 2})
         self.keep()
 
     def keep(self) -> None:
@@ -102,12 +114,14 @@ class TableMachine(RuleBasedStateMachine):
         """The same rows for the table and for the model; one more column now and then."""
         names = self.model.names
         columns: dict[str, list] = {"k": [key for key, _ in pairs]}
-        last = list(names)[-1]
+        last = (["v", *self.numbers()])[-1]
         if "v" in names:
             columns["v"] = [value for _, value in pairs]
-        if last not in ("k", "v"):
+        if last != "v":
             columns[last] = [extra] * len(pairs)
-        types = {"k": pa.string()}
+        if self.has_images:
+            columns["image"] = [image_of(key, value) for key, value in pairs]
+        types = {"k": pa.string(), "image": IMAGE.type}
         arrays = [pa.array(values, types.get(name, pa.int64())) for name, values in columns.items()]
         rows = []
         for place in range(len(pairs)):
@@ -213,7 +227,7 @@ class TableMachine(RuleBasedStateMachine):
     def add_column_with_values(self, data: st.DataObject, name: str, batch_rows: int) -> None:
         if name in self.model.names:
             return
-        source = data.draw(st.sampled_from([each for each in self.model.names if each != "k"]))
+        source = data.draw(st.sampled_from(self.numbers()))
         self.table.add_columns_with(
             lambda rows: pc.add(rows.column(0), 1),
             read=[source],
@@ -230,7 +244,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), pairs=ROWS)
     def fill_column(self, data: st.DataObject, pairs: list) -> None:
-        names = [each for each in self.free() if each != "k"]
+        names = [each for each in self.free() if each in self.numbers()]
         if not names:
             return
         name, values = data.draw(st.sampled_from(names)), dict(pairs)
@@ -259,7 +273,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def drop_column(self, name: str) -> None:
-        if name not in self.free() or len(self.model.names) < 3:
+        if name not in self.free() or len(self.numbers()) < 2:
             return
         self.table.drop_columns([name])
         number = self.model.names.pop(name)
@@ -301,9 +315,12 @@ class TableMachine(RuleBasedStateMachine):
         taken = {each.source_id for each in self.table.schema.partition_by}
         return [name for name, number in self.model.names.items() if number not in taken]
 
+    def numbers(self) -> list[str]:
+        """Columns of numbers."""
+        return [name for name in self.model.names if name not in ("k", "image")]
+
     def condition(self, data: st.DataObject) -> Condition:
-        numbers = [name for name in self.model.names if name != "k"]
-        name = data.draw(st.sampled_from(numbers))
+        name = data.draw(st.sampled_from(self.numbers()))
         low = data.draw(st.integers(0, 9))
         high = data.draw(st.integers(0, 12))
         return Condition(name, low, high, data.draw(st.sampled_from([None, None, *KEYS])))
@@ -340,6 +357,11 @@ class TableMachine(RuleBasedStateMachine):
         assert found.schema.names == list(version.names)
         rows = sorted(zip(*found.to_pydict().values(), strict=True), key=repr)
         assert rows == shown(version.rows, version.names)
+        if self.has_images:
+            scan = self.table.scan(columns=["image"], snapshot_id=snapshot_id, blobs="handles")
+            handles = [each for each in scan.to_arrow()["image"].to_pylist() if each is not None]
+            images = [row[3] for row in version.rows if row[3] is not None]
+            assert sorted(each.read() for each in handles) == sorted(images)
 
 
 class CheckedTableMachine(TableMachine):
@@ -364,6 +386,13 @@ class CheckedTableMachine(TableMachine):
         assert sorted(left.elements(), key=repr) == shown(self.model.rows, self.model.names)
 
 
+class CheckedImagesMachine(CheckedTableMachine):
+    """The same of a table with a column of blobs."""
+
+    has_images = True
+
+
 CheckedTableMachine.TestCase.settings = settings(
     max_examples=12, stateful_step_count=14, deadline=None
 )
+CheckedImagesMachine.TestCase.settings = CheckedTableMachine.TestCase.settings

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from fermion_table.storage.local import LocalStore
 from tests.kit.stores import Crash, CrashingStore, ForgetfulStore, LostReplies
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+IMAGE = pa.field("image", pa.binary(), metadata={"fermion:blob": "true"})
+AT_ONCE = timedelta(days=-1)
 
 CHANGES: dict[str, Callable[[Table], Any]] = {
     "delete by mark": lambda t: t.delete("v = 3 OR v = 12"),
@@ -26,7 +29,15 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "overwrite by filter": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
     "update": lambda t: t.update("v = 4", {"v": pc.field("v") + 100}),
     "merge": lambda t: merge(t),
+    "append of images": lambda t: t.append(images(["n", "o"], [98, 99])),
+    "overwrite with images": lambda t: t.overwrite(images(["n"], [99]), filter="v < 12"),
 }
+KEEP_ROWS: dict[str, Callable[[Table], Any]] = {
+    "compaction": lambda t: t.compact(threads=1),
+    "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
+    "removal of orphans": lambda t: t.remove_orphan_files(older_than=AT_ONCE),
+}
+"""What leaves the rows as they are."""
 
 
 def merge(table: Table) -> None:
@@ -36,18 +47,29 @@ def merge(table: Table) -> None:
     changes.when_matched_update({"v": 112}).when_not_matched_insert().execute()
 
 
+def images(keys: list[str], values: Iterable[int]) -> pa.Table:
+    rows = pa.table({"k": keys, "v": list(values)}, schema=SCHEMA)
+    return rows.append_column("image", [pa.array([key.encode() * 5_000 for key in keys])])
+
+
 def rows_of(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow().column("v").to_pylist())
+    """The values of ``v``; what images there are belong to their rows."""
+    found = table.scan().to_arrow()
+    for row in found.to_pylist() if "image" in found.schema.names else ():
+        assert row["image"] in (None, row["k"].encode() * 5_000)
+        assert row["image"] or row["k"] in ("n", "later")
+    return sorted(found["v"].to_pylist())
 
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory) -> Path:
-    """Two files, the first with a row deleted already."""
+    """Two files with images, the first with a row deleted already; and one of no snapshot."""
     path = tmp_path_factory.mktemp("template") / "table"
-    table = Table.create(path, SCHEMA, durability="fast")
-    table.append({"k": ["a"] * 10, "v": range(10)})
-    table.append({"k": ["b"] * 4, "v": range(10, 14)})
+    table = Table.create(path, SCHEMA.append(IMAGE), durability="fast")
+    table.append(images(["a"] * 10, range(10)))
+    table.append(images(["b"] * 4, range(10, 14)))
     table.delete("v = 0")
+    (path / "data" / f"{'0' * 32}.blob").write_bytes(b"")
     return path
 
 
@@ -86,6 +108,34 @@ def test_a_crash_leaves_the_rows_before_or_those_after(template, tmp_path, name)
     assert rows_of(Table.open(path)) == after
     assert outcomes == sorted(outcomes)  # once published, it stays
     assert {False, True} <= set(outcomes)
+
+
+@pytest.mark.parametrize("name", KEEP_ROWS)
+def test_a_crash_of_maintenance_keeps_all_rows_and_their_images(template, tmp_path, name):
+    """Whatever it leaves behind, the next maintenance takes it away."""
+    before = rows_of(Table.open(template))
+    for calls in range(1, 100):
+        path = tmp_path / f"crash-{calls}"
+        shutil.copytree(template, path)
+        store = CrashingStore(LocalStore(str(path), durability="fast"), 10**9)
+        table = Table(store, Table.open(path).snapshot)
+        store.calls_left = calls
+        try:
+            KEEP_ROWS[name](table)
+        except Crash:
+            found = Table.open(path)
+            assert rows_of(found) == before
+            assert found.verify().ok
+            found.compact()
+            found.expire_snapshots(older_than=AT_ONCE, retain_last=1)
+            found.remove_orphan_files(older_than=AT_ONCE)
+            assert rows_of(Table.open(path)) == before
+            listed = {each.path for entry in found.scan().entries[0] for each in entry.blob_files}
+            assert {f"data/{each.name}" for each in path.glob("data/*.blob")} == listed
+            continue
+        break
+    assert calls > 2
+    assert rows_of(Table.open(path)) == before
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -18,7 +18,7 @@ from fermion_table.metadata.references import HEAD_PROPERTY, list_branches, snap
 from fermion_table.metadata.snapshot import Snapshot, decode_snapshot
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.table.table import Table
-from tests.kit.simulation.history_rows import COMPUTED, Rows, rows_after
+from tests.kit.simulation.history_rows import COMPUTED, Rows, image_of, rows_after
 from tests.kit.simulation.simulated_storage import SimulatedStorage, SimulatedStore
 
 
@@ -181,7 +181,11 @@ class Histories:
 def rows_of(table: Table, **version: Any) -> Rows:
     """The rows of a table, sorted."""
     computed = [name for name in table.schema.names if name.startswith(COMPUTED)]
-    found = table.scan(columns=["k", "v", *computed], threads=1, **version).to_arrow()
+    images = list(table.schema.blob_columns)
+    found = table.scan(columns=["k", "v", *computed, *images], threads=1, **version).to_arrow()
+    for name in images:
+        if found[name].to_pylist() != [image_of(key) for key in found["k"].to_pylist()]:
+            raise Violation("a row has another image than it was written with")
     rows = zip(*(found[name].to_pylist() for name in ("k", "v")), strict=True)
     if not computed:
         return tuple(sorted(rows))

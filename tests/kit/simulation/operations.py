@@ -10,9 +10,11 @@ import pyarrow.compute as pc
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.table.table import Table
 from tests.kit.simulation.history_check import Attempt
-from tests.kit.simulation.history_rows import COMPUTED
+from tests.kit.simulation.history_rows import COMPUTED, image_of
 
 SCHEMA = pa.schema({"k": pa.string(), "v": pa.int64()})
+WITH_IMAGES = SCHEMA.append(pa.field("image", pa.binary(), metadata={"fermion:blob": "true"}))
+"""The same, and a blob that no operation changes."""
 
 
 def carry_out(table: Table, attempt: Attempt, words: dict[str, Any]) -> Snapshot:
@@ -31,9 +33,9 @@ def carry_out(table: Table, attempt: Attempt, words: dict[str, Any]) -> Snapshot
     key = operation.get("key")
     match operation["kind"]:
         case "append":
-            return table.append(data_of(operation["rows"]), **words)
+            return table.append(data_of(operation["rows"], table), **words)
         case "overwrite":
-            data = data_of(operation["rows"])
+            data = data_of(operation["rows"], table)
             return table.overwrite(data, filter=f"k = '{key}'", **words)
         case "delete":
             return table.delete(f"k = '{key}'", **words)
@@ -68,7 +70,10 @@ def _add_doubled(table: Table, attempt: Attempt) -> Snapshot:
     )
 
 
-def data_of(rows: list[list[Any]]) -> pa.Table:
-    """Pairs of key and value as data to write."""
+def data_of(rows: list[list[Any]], table: Table | None = None) -> pa.Table:
+    """Pairs of key and value as data to write; with images, if a table has them."""
     keys, values = zip(*rows, strict=True)
-    return pa.table({"k": list(keys), "v": list(values)}, schema=SCHEMA)
+    made = pa.table({"k": list(keys), "v": list(values)}, schema=SCHEMA)
+    if table is None or not table.schema.blob_columns:
+        return made
+    return made.append_column("image", [pa.array(map(image_of, keys), pa.binary())])

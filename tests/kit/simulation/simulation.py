@@ -37,7 +37,7 @@ from tests.kit.simulation.history_check import (
     rows_of,
 )
 from tests.kit.simulation.history_rows import Rows
-from tests.kit.simulation.operations import SCHEMA, carry_out, data_of
+from tests.kit.simulation.operations import SCHEMA, WITH_IMAGES, carry_out, data_of
 from tests.kit.simulation.scheduler import Scheduler
 from tests.kit.simulation.separate_processes import separate_processes
 from tests.kit.simulation.simulated_storage import (
@@ -199,7 +199,7 @@ class Simulation:
 
     def schema(self) -> TableSchema:
         """The table's."""
-        return schema_from_arrow(SCHEMA)
+        return schema_from_arrow(WITH_IMAGES if self.seed // 4 % 2 else SCHEMA)
 
     def processes(self) -> dict[str, Callable[[str], None]]:
         """What always runs, by name."""
@@ -254,8 +254,9 @@ class Simulation:
             remove_orphan_files(place.store, older_than_ms=later, now=later)
         for place in places:
             attempt = place.new_attempt("last", {"kind": self.adds, "rows": [["last", 0]]})
-            data = data_of(attempt.operation["rows"])
-            attempt.acknowledged = place.latest().append(data, message=attempt.message)
+            table = place.latest()
+            data = data_of(attempt.operation["rows"], table)
+            attempt.acknowledged = table.append(data, message=attempt.message)
         cloned = {id(clone.place): histories.rows(clone.source.hash) for clone in self.clones}
         for place in places:
             histories, _ = place.check(cloned.get(id(place), ()))
