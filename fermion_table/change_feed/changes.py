@@ -46,6 +46,7 @@ from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.scanning.arrow_rows import ArrowRows
 from fermion_table.scanning.scan import FileScan
+from fermion_table.schema.repeated import repeat_text
 from fermion_table.schema.schema import PathLike, TableSchema, has_buckets
 from fermion_table.storage.store import AtomicStore, in_time
 
@@ -398,7 +399,7 @@ class ChangeScan(ArrowRows):
             pa.scalar(step.snapshot_id, pa.int64()),
             pa.scalar(step.time_ms, COMMIT_TIME_TYPE),
         )
-        changes = change if isinstance(change, pa.Array) else pa.repeat(pa.scalar(change), rows)
+        changes = change if isinstance(change, pa.Array) else repeat_text(change, rows)
         columns = [*batch.columns, changes, *(pa.repeat(label, rows) for label in labels)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import filter_batch_rows
+from fermion.engine import array_of, filter_batch_rows
 from fermion_table.change_feed.row_difference import pick_rows, row_codes
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.merging.change_types import CHANGE_NAMES
@@ -143,7 +143,7 @@ def distinct_keys(batches: Iterable[pa.RecordBatch], key: PrimaryKey) -> Iterato
     encoded = pa.chunked_array(keys).combine_chunks()
     first, _ = distinct(keys_of(encoded))
     for start in range(0, len(first), KEYS_AT_ONCE):
-        places = pa.array(first[start : start + KEYS_AT_ONCE])
+        places = array_of(first[start : start + KEYS_AT_ONCE], pa.int64())
         if key.is_direct:
             arrays = [pa.chunked_array(columns).take(places).combine_chunks()]
         else:

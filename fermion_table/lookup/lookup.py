@@ -349,7 +349,7 @@ class _Lookup:
         kinds = None
         if split.retractions:
             parts = [batch.column(KIND_COLUMN) for batch in batches]
-            kinds = pa.chunked_array(parts, pa.int8()).to_numpy()
+            kinds = numbers_of(pa.chunked_array(parts, pa.int8()).combine_chunks())
         return FileKeys(keys_of(keys.combine_chunks()), kinds)
 
     def _candidates(self, split: FileSplit, asked: np.ndarray) -> RowRanges:

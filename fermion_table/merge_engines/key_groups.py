@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
-from fermion.engine import one_batch, stable_order, take_batch_rows
+from fermion.engine import array_of, one_batch, stable_order, take_batch_rows
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.schema.conversion import empty_columns
@@ -105,7 +105,7 @@ class Folded:
 def _indices(rows: np.ndarray) -> pa.Array:
     """Numbers of rows as Arrow takes them: `ABSENT` is null."""
     is_absent = rows == ABSENT
-    return pa.array(rows, mask=is_absent if is_absent.any() else None)
+    return pa.array(rows, mask=is_absent) if is_absent.any() else array_of(rows, pa.int64())
 
 
 def _taken(column: pa.Array, rows: np.ndarray) -> pa.Array:

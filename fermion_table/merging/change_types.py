@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion.engine import array_of, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.key_groups import (
     DELETE,
@@ -59,11 +60,11 @@ def row_kinds(
             f"change_type: column {name!r}, row {first_row + at:,}: expected one of "
             f"{', '.join(types)}; found {column[at].as_py()!r}"
         )
-    return np.array(list(types.values()), np.int8)[found.to_numpy()]
+    return np.array(list(types.values()), np.int8)[numbers_of(found)]
 
 
 def _places(column: pa.Array, names: list[str]) -> pa.Array:
     """Where each text is among the names: ``int32``; null where it is none of them."""
     if pat.is_dictionary(column.type):  # Arrow can't decode a dictionary of views
         return _places(column.dictionary, names).take(column.indices)
-    return pc.index_in(column.cast(pa.large_string()), pa.array(names, pa.large_string()))
+    return pc.index_in(column.cast(pa.large_string()), array_of(names, pa.large_string()))

@@ -16,7 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.engine import copied_array, is_of_pandas, one_batch, take_batch_rows
+from fermion.engine import (
+    array_of,
+    copied_array,
+    is_of_pandas,
+    one_batch,
+    take_batch_rows,
+)
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import dataclass
 from fermion.predicate import Column, pyarrow_columns
@@ -29,6 +35,12 @@ Assignment = Any
 """SQL text, a value (None is null; text as `lit`), `fermion.col`, a ``pyarrow.compute.Expression``,
 or a function from a record batch to an array."""
 SHOWN_LENGTH = 60
+_EXACT = {
+    str: (pa.string(), pa.large_string()),
+    int: (pa.int64(),),
+    float: (pa.float64(),),
+}
+"""Types that hold such a value as it is, without ``pyarrow.array``, which imports pandas."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -290,7 +302,8 @@ def _repeated(value: Any, count: int, field: Field, shown: str) -> pa.Array:
     try:
         if isinstance(value, pa.Scalar):
             return repeat(value, count)
-        return repeat(pa.array([value], dtype)[0], count)
+        make = array_of if dtype in _EXACT.get(type(value), ()) else pa.array
+        return repeat(make([value], dtype)[0], count)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
         raise InvalidArgumentError(f"{shown}: {value!r} is no {dtype}: {error}") from None
 

@@ -20,7 +20,7 @@ from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.partition_pruning import partitions_replaced
 from fermion_table.planning.plan import plan_scan
 from fermion_table.reading.run_reader import key_filter
-from fermion_table.schema.repeated import repeat
+from fermion_table.schema.repeated import repeat_text
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.make_writer import write_changes
 
@@ -102,7 +102,7 @@ def keys_may_match(entry: Entry, draft: Draft, key: PrimaryKey, chosen: TableFil
 
 def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     """Rows with a column `KIND_COLUMN` that says what they do."""
-    return rows.append_column(KIND_COLUMN, repeat(pa.scalar(kind), rows.num_rows))
+    return rows.append_column(KIND_COLUMN, repeat_text(kind, rows.num_rows))
 
 
 def _write(draft: Draft, batches: Iterator[pa.RecordBatch]) -> None:

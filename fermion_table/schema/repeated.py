@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.engine import check_filled, filled_bytes
+from fermion.engine import array_of, check_filled, filled_bytes
 from fermion_table.schema.widening import is_binary, is_list_view, is_text
 
 _FIXED_OR_VIEWS = (pa.FixedSizeBinaryScalar, pa.BinaryViewScalar, pa.StringViewScalar)
@@ -28,6 +28,11 @@ def repeat(scalar: pa.Scalar, length: int) -> pa.Array:
         return nulls(dtype, length)
     check_filled(dtype, length, value_bytes=scalar_bytes(scalar))
     return _repeat(scalar, length)
+
+
+def repeat_text(text: str, length: int) -> pa.Array:
+    """An array of ``length`` texts; unlike ``pa.scalar``, without importing pandas."""
+    return repeat(array_of([text], pa.string())[0], length)
 
 
 def scalar_bytes(scalar: pa.Scalar) -> int:
@@ -122,4 +127,4 @@ def zeros(dtype: pa.DataType, length: int) -> pa.Array:
     if pat.is_fixed_size_binary(dtype) or not (is_text(dtype) or is_binary(dtype)):
         size = -(-length * dtype.bit_width // 8)
         return pa.Array.from_buffers(dtype, length, [None, pa.py_buffer(bytes(size))])
-    return pa.repeat(pa.scalar(b"", pa.binary()).cast(dtype), length)
+    return pa.repeat(array_of([b""], pa.binary())[0].cast(dtype), length)

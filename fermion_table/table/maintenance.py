@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from fermion.arguments import flag, function, integer
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_bool, check_kind, check_kinds, check_texts
 from fermion_table.checks import repair as repairing
@@ -18,7 +20,7 @@ from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
 from fermion_table.compaction.small_files import compaction_tasks
 from fermion_table.compaction.task import CompactionMessage, CompactionResult, CompactionTask
-from fermion_table.expiry import expire, orphans
+from fermion_table.expiry import expire
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.merging.primary_key import primary_key_of
 from fermion_table.metadata.history import latest
@@ -29,6 +31,11 @@ from fermion_table.schema.properties import parse_properties
 from fermion_table.table.inline_compaction import planned_trees, target_bytes
 from fermion_table.table.reading import scan
 from fermion_table.table.state import HasState, TableState
+
+if TYPE_CHECKING:
+    from fermion_table.expiry import orphans
+else:  # it loads fsspec, which compaction of local tables does not need
+    orphans = LoadedWhenAskedFor("fermion_table.expiry.orphans")
 
 MIN_INPUT_FILES = 2
 

@@ -13,6 +13,7 @@ from fermion.engine import BatchCopier
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.primary_key import required_key
 from fermion_table.operations.merge_matching import MergeCounts
+from fermion_table.schema.repeated import repeat_text
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.table.table import Table
 from fermion_table.writing.deletions import deletions
@@ -72,8 +73,7 @@ class StatementWriter:
                 continue
             if kind == UPDATE and not self._key.engine.replaces:
                 self._key.engine.check_removes(self._key.options, "update")
-            kind_column = pa.nulls(chosen.num_rows, pa.string()).fill_null(kind)
-            changed = chosen.append_column(KIND_COLUMN, kind_column)
+            changed = chosen.append_column(KIND_COLUMN, repeat_text(kind, chosen.num_rows))
             write_changes(self._writer, changed, KIND_COLUMN)
         if left:
             raise InvalidArgumentError(

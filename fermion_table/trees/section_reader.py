@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import filter_batch_rows, looked_up, numbers_of
+from fermion.engine import array_of, filter_batch_rows, looked_up, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges
@@ -180,7 +180,7 @@ def merged_rows(
 
         for folded, is_folded in _folded(each.groups, fold_some, is_oldest, unfoldable):
             if len(folded.rows):
-                keys = each.batch.column(KEY_COLUMN).take(pa.array(folded.rows))
+                keys = each.batch.column(KEY_COLUMN).take(array_of(folded.rows, pa.int64()))
                 yield KeyedRows(folded.gather(batch, names), keys, folded.kinds, is_folded)
 
 

@@ -13,7 +13,7 @@ from fermion_table.merging.fold import says_nothing
 from fermion_table.merging.key_values import key_rows
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.conversion import find_null, required_places
-from fermion_table.schema.repeated import nulls, zeros
+from fermion_table.schema.repeated import nulls, repeat_text, zeros
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 
 FIELD, GROUP = "sequence.field", "a sequence group"
@@ -44,7 +44,7 @@ def deletions(schema: TableSchema, key: PrimaryKey, keys: Any) -> pa.Table:
         if field.name not in columns:
             make = nulls if field.nullable else zeros
             columns[field.name] = make(field.type, given.num_rows)
-    columns[KIND_COLUMN] = pa.nulls(given.num_rows, pa.string()).fill_null("-D")
+    columns[KIND_COLUMN] = repeat_text("-D", given.num_rows)
     return pa.table(columns)
 
 

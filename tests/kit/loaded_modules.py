@@ -46,6 +46,13 @@ USES = {
         "table.upsert(fermion.read_table('a.fermion'))\n"
         "table.scan().to_arrow()"
     ),
+    "change rows by their keys, and compact": (
+        "from fermion_table import Table\n"
+        "table = Table.open('texts')\n"
+        "table.update(\"y = '5'\", {'x': 6})\n"
+        "table.delete_keys(['5'])\n"
+        "table.compact(full=True)"
+    ),
     "append to a table": (
         "import fermion\n"
         "from fermion_table import Table\n"
