@@ -228,7 +228,7 @@ test-recipes: $(RECIPES_READY)
 
 # What every user needs, the README, the page on Spark and the demo. Two files at once: each has a JVM.
 ON_SPARKS := $(addprefix tests/spark_ext/,test_versions.py test_types.py datasource writing/test_append.py \
-	writing/test_save.py writing/test_new_table.py catalog/test_frames.py reading/test_changes.py reading/test_variant.py \
+	writing/test_save.py writing/test_new_table.py catalog/test_frames.py reading/test_changes.py reading/test_blobs.py reading/test_variant.py \
 	maintenance/test_compaction.py merging/test_builder.py catalog/test_row_level.py \
 	catalog/test_aggregates.py catalog/test_metadata_tables.py catalog/test_procedures.py \
 	catalog/test_change_feed.py catalog/test_sessions.py) \

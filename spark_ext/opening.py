@@ -83,7 +83,7 @@ def open_version(options: SourceOptions) -> Table:
 
     Raises InvalidArgumentError, TableNotFound, VersionNotFound.
     """
-    scan = scan_of(replace(options, columns=[], filter=None, batch_id=None))
+    scan = scan_of(replace(options, columns=[], filter=None, batch_id=None, blobs="bytes"))
     branch = MAIN if options.branch is None else options.branch
     return Table(scan.store, scan.snapshot, branch=branch)
 
@@ -103,6 +103,7 @@ def scan_of(options: SourceOptions) -> Scan:
         tag=options.tag,
         as_of=options.as_of,
         batch_id=options.batch_id,
+        blobs=options.blobs,
     )
 
 

@@ -53,6 +53,7 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
     "columns": (Use.READ, Use.STREAM_READ),
     "filter": READS + STREAM_READS,
     "batchId": READS + STREAM_READS,
+    "blobs": READS,
     "readChangeFeed": READS + STREAM_READS,
     "startingSnapshotId": READS + STREAM_READS,
     "endingSnapshotId": READS,
@@ -75,7 +76,7 @@ OPTIONS: dict[str, tuple[Use, ...]] = {
 
 VERSION_OPTIONS = ("snapshotId", "tag", "asOf", "branch")
 """Options that choose a snapshot of a table."""
-LOADING_OPTIONS = (*VERSION_OPTIONS, "readChangeFeed", "endingSnapshotId", "changeType")
+LOADING_OPTIONS = (*VERSION_OPTIONS, "readChangeFeed", "endingSnapshotId", "changeType", "blobs")
 """Options on which the columns of a catalog's table depend."""
 
 _INSTEAD = {
@@ -106,8 +107,8 @@ class SourceOptions:
     """The parsed options of ``format("fermion")``. Picklable.
 
     path: The table: absolute, or a URL.
-    snapshot_id, tag, as_of, batch_id, columns, filter: As for `fermion_table.Table.scan`; as_of is
-        a time.
+    snapshot_id, tag, as_of, batch_id, columns, filter, blobs: As for `fermion_table.Table.scan`;
+        as_of is a time.
     branch: Which branch is read or written.
     commit_user, commit_identifier: As for `spark_ext.append`.
     change_type: As for `spark_ext.upsert`.
@@ -133,6 +134,7 @@ class SourceOptions:
     batch_id: int | None = None
     columns: Sequence[str | Sequence[str]] | None = None
     filter: Any = None
+    blobs: Any = "bytes"
     commit_user: str | None = None
     commit_identifier: str | None = None
     change_type: str | None = None
@@ -175,6 +177,7 @@ def parse_options(given: Mapping[str, str], *uses: Use) -> SourceOptions:
         batch_id=_integer(values, "batchId"),
         columns=None if columns is None else parse_columns(columns),
         filter=values.get("filter"),
+        blobs=values.get("blobs", "bytes"),
         commit_user=values.get("commituser"),
         commit_identifier=values.get("commitidentifier"),
         change_type=values.get("changetype"),
@@ -322,6 +325,7 @@ def _check_change_feed(options: SourceOptions) -> None:
         "asOf": options.as_of,
         "batchId": options.batch_id,
         "skipRewrites": options.skip_rewrites or None,
+        "blobs": None if options.blobs == "bytes" else options.blobs,
     }
     chosen = [name for name, value in others.items() if value is not None]
     if options.read_change_feed and chosen:

@@ -50,6 +50,32 @@ class Handle:
         self._checksums, self._inline = checksums, inline
         self._storage_options = storage_options
 
+    @classmethod
+    def of(cls, value: Any, storage_options: dict[str, Any] | None = None) -> Handle:
+        """The handle of a struct that engines have of one: a dict, or a ``Row`` of Spark.
+
+        Parameters
+        ----------
+        value
+            With the fields ``file``, ``offset``, ``size``, ``checksums`` and ``inline``.
+        storage_options
+            For fsspec, of the file.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It lacks one of the fields.
+        """
+        names = ("file", "offset", "size", "checksums", "inline")
+        try:
+            path, offset, size, sums, inline = (value[name] for name in names)
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise InvalidArgumentError(
+                f"value={value!r:.80}: expected a struct of {', '.join(names)}"
+            ) from None
+        inline = None if inline is None else bytes(inline)
+        return cls(path, offset, size, tuple(sums or ()), inline, storage_options)
+
     def _identity(self) -> tuple[str | None, int | None, int, bytes | None]:
         return self.path, self.offset, self.size, self._inline
 
@@ -187,12 +213,7 @@ class HandleScalar(pa.ExtensionScalar):
     def as_py(self, **options: Any) -> Handle | None:
         """The handle; None for a null."""
         found = self.value
-        if found is None:
-            return None
-        path, offset, size, sums, inline = (
-            found[name].as_py() for name in ("file", "offset", "size", "checksums", "inline")
-        )
-        return Handle(path, offset, size, tuple(sums or ()), inline, self.type.storage_options)
+        return None if found is None else Handle.of(found.as_py(), self.type.storage_options)
 
 
 class HandleType(pa.ExtensionType):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -43,6 +43,7 @@ def read_table(
     as_of: datetime | str | None = None,
     batch_id: int | None = None,
     branch: str | None = None,
+    blobs: Literal["bytes", "handles"] = "bytes",
     storage_options: dict[str, Any] | None = None,
     access: StorageAccess | None = None,
 ) -> DataFrame:
@@ -63,6 +64,9 @@ def read_table(
     columns, filter, snapshot_id, tag, as_of, batch_id, branch
         As for `fermion_table.Table.scan`. With ``columns=[]`` and no filter the frame has the
         number of rows, and no file is opened to count them.
+    blobs
+        ``handles``: a column of blobs is a struct of ``file``, ``offset``, ``size`` and others,
+        which `fermion.blobs.Handle.of` makes a handle that reads the value.
     storage_options
         For fsspec.
     access
@@ -94,6 +98,7 @@ def read_table(
         batch_id=batch_id,
         columns=columns,
         filter=filter,
+        blobs=blobs,
         storage_options=storage_options,
         access=chosen_access(access),
     )

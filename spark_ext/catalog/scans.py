@@ -214,6 +214,7 @@ class TableScanBuilder(Callback):
             columns=columns,
             filter=reduce(and_, filters) if filters else None,
             batch_id=self._given.batch_id,
+            blobs=self._given.blobs,
         )
 
     def _whole(self, functions: Sequence[Function]) -> Grouping | None:

@@ -39,7 +39,7 @@ CAPABILITIES = (
 )
 SCHEMAS_MAX = 32
 """Schemas that a catalog keeps."""
-Schemas = dict[tuple[str, str, bool], tuple[Any, Any]]
+Schemas = dict[tuple[str, str, bool, str], tuple[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class CatalogTable(DescribedTable):
         second.
     is_registered: Whether the table lies outside the warehouse.
     change_type: The column of change types, after those of the table, that rows to be written have.
+    blobs: What is read of blobs.
     """
 
     Java = interfaces(
@@ -120,8 +121,10 @@ class CatalogTable(DescribedTable):
         *,
         is_registered: bool = False,
         change_type: str | None = None,
+        blobs: Any = "bytes",
     ) -> None:
         super().__init__(jvm, name)
+        self._blobs = blobs
         self._is_registered = is_registered
         self._change_type = change_type
         self._table = table
@@ -147,10 +150,13 @@ class CatalogTable(DescribedTable):
     def _java(self) -> tuple[Any, Any]:
         """Spark's schema, made from one JSON text, however many columns there are; its columns."""
         enabled = self._jvm.spark.conf.get(TIME_SETTING, "false") == "true"
-        key = (self._table.location, self._table.snapshot.schema.path, enabled)
+        key = (self._table.location, self._table.snapshot.schema.path, enabled, self._blobs)
         known = self._schemas.get(key)
         if known is None:
-            arrow = self._table.schema.to_arrow(field_ids=False)
+            if self._blobs == "bytes":
+                arrow = self._table.schema.to_arrow(field_ids=False)
+            else:
+                arrow = self._table.scan(blobs=self._blobs).schema
             schema = spark_schema(arrow, time_enabled=enabled, where=f"table {self._name}")
             made = self._jvm.schema(schema.json())
             known = made, columns_of(self._jvm, made)

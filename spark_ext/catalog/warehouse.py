@@ -127,7 +127,8 @@ class Warehouse(ProcedureCatalog):
             if chosen.read_change_feed and not writes(how):
                 name = ".".join([self._name, *parts])
                 return ChangeFeed(self._jvm, name, table, chosen.ending_snapshot_id)
-            return self._table(parts, table, chosen.change_type if inserts(how) else None)
+            change_type = chosen.change_type if inserts(how) else None
+            return self._table(parts, table, change_type, chosen.blobs)
         of, kind = described
         table = self._open(of, version, options)
         if parse_options({**options, "path": table.location}).read_change_feed:
@@ -390,7 +391,11 @@ class Warehouse(ProcedureCatalog):
         return self._jvm.error("catalyst.analysis.NoSuchNamespaceException", self._names(parts))
 
     def _table(
-        self, parts: Sequence[str], table: Table, change_type: str | None = None
+        self,
+        parts: Sequence[str],
+        table: Table,
+        change_type: str | None = None,
+        blobs: Any = "bytes",
     ) -> CatalogTable:
         return CatalogTable(
             self._jvm,
@@ -399,6 +404,7 @@ class Warehouse(ProcedureCatalog):
             self._schemas,
             is_registered=not self._directory.is_inside(table.location),
             change_type=change_type,
+            blobs=blobs,
         )
 
 

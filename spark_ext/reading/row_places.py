@@ -49,10 +49,16 @@ def sequences_of(schema: TableSchema) -> dict[str, str]:
 def scanned_paths(wanted: st.StructType, schema: TableSchema) -> list[tuple[str, ...]]:
     """The columns of a Spark schema as a scan takes them: file and position come from the id."""
     sources = _sources(wanted.names, schema)
-    if not sources:
-        return column_paths(wanted)
     stored = column_paths(st.StructType([field for field in wanted if field.name not in sources]))
+    stored = [
+        path if len(path) == 1 or _has_fields(schema, path[0]) else path[:1] for path in stored
+    ]
     return list(dict.fromkeys([*stored, *((name,) for name in sources.values())]))
+
+
+def _has_fields(schema: TableSchema, name: str) -> bool:
+    """Whether a column that is a struct in Spark is one in the table; handles of blobs are none."""
+    return name not in schema.by_name or not isinstance(schema.by_name[name].stored_type, str)
 
 
 def read_task(scan: Scan, wanted: st.StructType, schema: pa.Schema) -> ReadTask:

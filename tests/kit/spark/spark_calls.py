@@ -132,7 +132,14 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "overwrite": _case(spark_ext.overwrite, **_REPLACE),
     "write": _case(spark_ext.write, "new", df=Frame(), mode="error", **_MADE, **_ACCESS),
     "read_table": _case(
-        spark_ext.read_table, **_SPARK, **_READ, as_of=None, batch_id=None, branch=None, **_ACCESS
+        spark_ext.read_table,
+        **_SPARK,
+        **_READ,
+        as_of=None,
+        batch_id=None,
+        branch=None,
+        blobs="bytes",
+        **_ACCESS,
     ),
     "read_changes": _case(
         spark_ext.read_changes,
