@@ -65,8 +65,11 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.io.sink import open_sink as open_sink
     from fermion.io.source import open_source as open_source
     from fermion.parquet.source import ParquetSource as ParquetSource
+    from fermion.predicate import VariantValue as VariantValue
     from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
+    from fermion.predicate.variant_value import check_variant as check_variant
+    from fermion.predicate.variant_value import parse_value as parse_value
     from fermion.reading.training_blocks import FileBlocks as FileBlocks
     from fermion.sql.engine import isolated_database as isolated_database
     from fermion.sql.engine import load_duckdb as load_duckdb
@@ -150,8 +153,10 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "io.sink": ("Sink", "open_sink"),
         "io.source": ("open_source",),
         "parquet.source": ("ParquetSource",),
+        "predicate": ("VariantValue",),
         "predicate.blocks": ("blocks_that_may_match",),
         "predicate.polars_expression": ("filter_of_predicate",),
+        "predicate.variant_value": ("check_variant", "parse_value"),
         "reading.training_blocks": ("FileBlocks",),
         "sql.engine": ("isolated_database", "load_duckdb"),
         "sql.expressions": ("SqlExpressions",),

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from fermion.arguments import several
+from fermion.engine import VariantValue
 from fermion.errors import InvalidArgumentError
 
 _Kind = TypeVar("_Kind")
@@ -90,7 +91,7 @@ def check_bool(value: Any, parameter: str) -> bool:
 
 
 def check_columns(value: Any, parameter: str) -> tuple[str | tuple[str, ...], ...]:
-    """Columns by name or path; one name alone is no list of them.
+    """Columns by name or path, and parts of Variant columns; one name alone is no list of them.
 
     Raises InvalidArgumentError: One name alone.
     Raises TypeError: No list, or something in it is neither text nor a sequence of texts.
@@ -99,7 +100,8 @@ def check_columns(value: Any, parameter: str) -> tuple[str | tuple[str, ...], ..
         raise InvalidArgumentError(f"{parameter}={value!r}: expected a list of names")
     listed = several(value, parameter, "a list of names")
     item = f"an item of {parameter}"
-    return tuple(each if isinstance(each, str) else check_texts(each, item) for each in listed)
+    texts = (each.to_sql() if isinstance(each, VariantValue) else each for each in listed)
+    return tuple(each if isinstance(each, str) else check_texts(each, item) for each in texts)
 
 
 def check_column(value: Any, parameter: str) -> str | tuple[str, ...]:

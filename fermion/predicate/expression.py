@@ -184,7 +184,7 @@ class Column(Expression):
         """A filter of the column: ``kind(path, *arguments)``."""
         return kind(self.path, *arguments)
 
-    def cast(self, type: pa.DataType) -> Column:
+    def cast(self, type: pa.DataType) -> VariantValue:
         """A part of a Variant column as a column of a type.
 
         ``col("event")["user"]["id"].cast(pa.int64()) == 7``. A value that can't be of the type is
@@ -531,6 +531,18 @@ class VariantValue(Column):
         inner = kind(VALUE, *arguments)
         text = inner.to_sql().replace(VALUE[0], self.to_sql(), 1)
         return VariantCondition(_not_bound, (self.path,), text, inner, self)
+
+    def of(self, column: str) -> VariantValue:
+        """The same of a column of another name."""
+        return VariantValue(column, self.steps, self.type, self.strict)
+
+    def values_of(self, array: pa.Array) -> pa.Array:
+        """The value in each row of the Variant column; raises as `fermion.variant.get`."""
+        from fermion import variant  # few files have Variant columns
+
+        if not isinstance(array, pa.ExtensionArray):
+            array = pa.ExtensionArray.from_storage(variant.VariantType(array.type), array)
+        return variant.get(array, self.steps, self.type, strict=self.strict)
 
     def to_sql(self) -> str:
         """A call of ``variant_get``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion import variant
 from fermion.columns.types import is_variant
 from fermion.errors import InvalidArgumentError
 from fermion.predicate.evaluate import evaluate
@@ -22,8 +22,40 @@ from fermion.predicate.expression import (
     VariantCondition,
     VariantValue,
 )
+from fermion.variant import parse_path
 
+_CALL = re.compile(
+    r"""\s*(try_)?variant_get\(\s*("(?:[^"]|"")+"|[^"'(),]*[^"'(),\s])\s*,"""
+    r"""\s*'((?:[^']|'')*)'\s*,\s*'([^']*)'\s*\)\s*""",
+    re.IGNORECASE | re.DOTALL,
+)
 _DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+
+
+def parse_value(text: str, where: str) -> VariantValue | None:
+    """What a call of ``variant_get`` or ``try_variant_get`` means; None: the text is none.
+
+    Raises InvalidArgumentError: A path that is none, or no type.
+    """
+    match = _CALL.fullmatch(text)
+    if match is None:
+        return None
+    attempt, column, path, name = match.groups()
+    if column.startswith('"'):
+        column = column[1:-1].replace('""', '"')
+    steps = parse_path(path.replace("''", "'"), where)
+    return VariantValue(column, steps, type_of_sql(name, where), strict=not attempt)
+
+
+def check_variant(value: VariantValue, field: pa.Field) -> None:
+    """Refuse a column that is not Variant.
+
+    Raises InvalidArgumentError: It is none.
+    """
+    if not is_variant(field):
+        raise InvalidArgumentError(
+            f"{value.to_sql()}: column {value.path[0]!r} is {field.type}, expected a Variant column"
+        )
 
 
 def type_of_sql(name: str, where: str) -> pa.DataType:
@@ -37,6 +69,8 @@ def type_of_sql(name: str, where: str) -> pa.DataType:
     match = _DECIMAL.fullmatch(plain)
     if match is not None and 0 < int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
         return pa.decimal128(int(match[1]), int(match[2]))
+    with contextlib.suppress(ValueError):
+        return pa.type_for_alias(plain)  # Arrow's own names
     known = ", ".join(SQL_TYPES)
     raise InvalidArgumentError(f"{where}: type {name!r}: expected {known} or decimal(p, s)")
 
@@ -52,17 +86,11 @@ def bound(
     Raises InvalidArgumentError: The column is no Variant, or a literal is of another type.
     """
     (column,), value = node.paths[0], node.value
-    field = schema.field(column)
-    if not is_variant(field):
-        raise InvalidArgumentError(
-            f"{value.to_sql()}: column {column!r} is {field.type}, expected a Variant column"
-        )
+    check_variant(value, schema.field(column))
     inner = bind_leaf(node.inner, VALUE, value.type)
     return replace(node, function=partial(_of_value, inner, value), inner=inner)
 
 
 def _of_value(inner: Expression, value: VariantValue, storage: pa.Array) -> Any:
     """Whether the part of each value matches: a ``pyarrow.BooleanArray``."""
-    whole = pa.ExtensionArray.from_storage(variant.VariantType(storage.type), storage)
-    found = variant.get(whole, value.steps, value.type, strict=value.strict)
-    return evaluate(inner, pa.record_batch([found], [VALUE[0]]))
+    return evaluate(inner, pa.record_batch([value.values_of(storage)], [VALUE[0]]))

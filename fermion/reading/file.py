@@ -311,9 +311,10 @@ class FermionFile:
         Parameters
         ----------
         columns
-            Names, patterns (``"f_*"``), paths into structs (``"s.a"`` or tuples), ordinals; None:
-            all. In batch mode also ``batch_id`` and ``index_in_batch``. An empty list gives the row
-            count alone.
+            Names, patterns (``"f_*"``), paths into structs (``"s.a"`` or tuples), ordinals; parts
+            of Variant columns (``col("event")["user"]["id"].cast(pa.int64())``, or the text that
+            is then the name: ``"variant_get(event, '$.user.id', 'bigint')"``); None: all. In batch
+            mode also ``batch_id`` and ``index_in_batch``. An empty list gives the row count alone.
         filter
             Rows to keep: `fermion.col` expressions, SQL text, tuples, or a pyarrow expression.
         rows

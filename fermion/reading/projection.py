@@ -17,7 +17,7 @@ import pyarrow.types as pat
 from fermion.arguments import integer, names_like, several
 from fermion.bounded_cache import BoundedCache
 from fermion.columns.maps import Key, has_shreddable_keys, key_name, parse_key, split_key_name
-from fermion.columns.types import Node, NodeKind
+from fermion.columns.types import Node, NodeKind, is_variant
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.layout import BLOB_KEY, ChunkFlag
@@ -31,6 +31,7 @@ from fermion.predicate import (
     Expression,
     KeyCondition,
     VariantCondition,
+    VariantValue,
     bind,
     candidate_names,
     from_sql,
@@ -44,10 +45,13 @@ from fermion.reading.index import FileIndex
 
 if TYPE_CHECKING:
     from fermion.columns import variants
+    from fermion.predicate import variant_value
 else:  # few files have Variant columns
     variants = LoadedWhenAskedFor("fermion.columns.variants")
+    variant_value = LoadedWhenAskedFor("fermion.predicate.variant_value")
 
-ColumnName = str | tuple[str, ...] | int
+_Name = str | tuple[str, ...] | int
+ColumnName = _Name | VariantValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +61,10 @@ class Projected:
     ordinal: The column's ordinal; -1 for a virtual column of batch mode.
     field: The field of the result.
     tree: Its tree without the fields that nobody asked for; None for a virtual column, and for a
-        key of a map that is looked up. Columns of one shape may share it, under the name of any.
+        part that is looked up. Columns of one shape may share it, under the name of any.
     as_dictionary: Whether the result is an Arrow dictionary.
     shared: The dictionary of the result, where all stripes share one; else each has its own.
-    of, key: The map that the value of a key is looked up in, which has no column; and the key.
+    of, key: The column that a part is looked up in, which has no column; and the part.
     """
 
     ordinal: int
@@ -69,7 +73,7 @@ class Projected:
     as_dictionary: bool = False
     shared: DictionaryRecord | None = None
     of: Projected | None = None
-    key: Key | None = None
+    key: Key | VariantValue | None = None
 
     @property
     def node(self) -> Node | None:
@@ -81,29 +85,34 @@ def project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Proj
     """Resolve what a caller asked for, in the order asked.
 
     columns: Names, ordinals, and where no column has the whole name dotted paths into structs and
-        patterns (``"f_*"``); or tuples of names; None for every column. Several paths into one
-        struct give one column.
+        patterns (``"f_*"``); or tuples of names; or parts of Variant columns; None for every
+        column. Several paths into one struct give one column.
     Raises ColumnNotFoundError, InvalidArgumentError.
     """
     if isinstance(columns, str):
         raise InvalidArgumentError(f"columns={columns!r}: expected a list of names")
+    names: list[_Name] | None = None
     if columns is not None:  # 1, 1.0 and True are one to a dictionary
-        columns = [
-            each if isinstance(each, (str, tuple)) else integer(each, "columns")
+        names = [
+            each
+            if isinstance(each, (str, tuple))
+            else each.to_sql()
+            if isinstance(each, VariantValue)
+            else integer(each, "columns")
             for each in several(columns, "columns", "a list of names")
         ]
     layout = index.layout
-    if layout is None and _is_most(index, columns):
+    if layout is None and _is_most(index, names):
         layout = index.layout_hash
     if layout is None:
-        return _project(index, columns)
-    key = layout, None if columns is None else tuple(columns)
+        return _project(index, names)
+    key = layout, None if names is None else tuple(names)
     try:
         known: tuple[Projected, ...] | None = _known.get(key)
     except TypeError:  # a name that can't be hashed is none
-        return _project(index, columns)
+        return _project(index, names)
     if known is None:
-        known = tuple(_project(index, columns))
+        known = tuple(_project(index, names))
         _known.put(key, known, max(len(known), COLUMNS_KNOWN_MAX // FILES_KNOWN_MAX))
     return list(known)
 
@@ -117,7 +126,7 @@ _known = BoundedCache(COLUMNS_KNOWN_MAX)
 """Results of `project`, by the layout of the file: a table's files are mostly alike."""
 
 
-def _is_most(index: FileIndex, columns: Sequence[ColumnName] | None) -> bool:
+def _is_most(index: FileIndex, columns: Sequence[_Name] | None) -> bool:
     """Whether so many columns are asked for that looking at all is no more work."""
     if columns is None:
         return True
@@ -152,7 +161,7 @@ def result_schema(
     return known[1]
 
 
-def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Projected]:
+def _project(index: FileIndex, columns: Sequence[_Name] | None) -> list[Projected]:
     if columns is None:
         ordinals = range(index.footer.num_columns)
         return list(map(Projected, ordinals, index.all_fields(), index.all_trees()))
@@ -167,6 +176,8 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
             wanted.setdefault(str(column), []).append(())
             continue
         key = find_key(index, column)
+        if key is None and isinstance(column, str) and column.endswith(")"):
+            key = _find_value(index, column)
         if key is not None:
             wanted.setdefault(key, []).append(())
             continue
@@ -175,7 +186,7 @@ def _project(index: FileIndex, columns: Sequence[ColumnName] | None) -> list[Pro
     return [_projected(index, key, paths) for key, paths in wanted.items()]
 
 
-def _whole_columns(index: FileIndex, columns: Sequence[ColumnName]) -> list[int] | None:
+def _whole_columns(index: FileIndex, columns: Sequence[_Name]) -> list[int] | None:
     """Ordinals of many columns; None where not each is the name of one column, and of another."""
     names = index.all_names
     ordinals = {name: ordinal for ordinal, name in enumerate(names)}
@@ -253,7 +264,7 @@ def _has_keys(index: FileIndex, name: str) -> bool:
     return has_shreddable_keys(dtype) and pa.types.is_integer(dtype.key_type)
 
 
-def find_key(index: FileIndex, column: ColumnName) -> tuple[int, Key] | None:
+def find_key(index: FileIndex, column: _Name) -> tuple[int, Key] | None:
     """The map and the key that a path means: ``features['age']``, or a tuple of both.
 
     Raises InvalidArgumentError: The key is no value of the type of the map's keys.
@@ -272,8 +283,17 @@ def find_key(index: FileIndex, column: ColumnName) -> tuple[int, Key] | None:
 
 
 def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
-    """The value of a key of a map: its column, or where it has none a look-up in the map."""
+    """The value of a key of a map: its column, or where it has none a look-up in the map.
+
+    Of a Variant, too; its keys are calls of ``variant_get``.
+    """
     field, keys = index.field(ordinal), index.map_keys.get(ordinal)
+    if isinstance(key, str) and is_variant(field):
+        value = variant_value.parse_value(key, index.where)
+        assert value is not None
+        whole = Projected(ordinal, field, index.node(ordinal))
+        looked_up = Projected(-1, pa.field(key, value.type), of=whole, key=value)
+        return _path_column(index, value) or looked_up
     name = key_name(field.name, key)
     own = keys.find(key) if keys is not None else None
     result = pa.field(name, field.type.item_type)
@@ -283,13 +303,25 @@ def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
     return Projected(-1, result, of=whole, key=key)
 
 
-def _path_column(index: FileIndex, node: VariantCondition) -> Projected | None:
-    """The column of the path that a filter asks for; None where it does not tell it all.
+def _find_value(index: FileIndex, text: str) -> tuple[int, str] | None:
+    """The column and the call in one form, if a name calls ``variant_get``; None: it is another.
+
+    Raises ColumnNotFoundError, InvalidArgumentError.
+    """
+    value = variant_value.parse_value(text, f"{index.where}: column {text!r}")
+    if value is None or index.names.find(text):
+        return None
+    ordinal = _named(index, value.path[0])
+    variant_value.check_variant(value, index.field(ordinal))
+    return ordinal, value.to_sql()
+
+
+def _path_column(index: FileIndex, value: VariantValue) -> Projected | None:
+    """The column of a path of a Variant; None where it does not tell it all.
 
     It does if it has the type that is asked for, and in no stripe a value of the path is elsewhere.
     """
-    column, value = node.paths[0][0], node.value
-    found = index.names.find(column)
+    found = index.names.find(value.path[0])
     paths = index.map_keys.get(found[0]) if len(found) == 1 else None
     if not isinstance(paths, VariantPaths) or any(isinstance(step, int) for step in value.steps):
         return None
@@ -299,7 +331,7 @@ def _path_column(index: FileIndex, node: VariantCondition) -> Projected | None:
     stored = paths.node_at(ordinal - paths.first)
     if not stored.type.equals(value.type):
         return None
-    name = node.value.to_sql()
+    name = value.to_sql()
     return Projected(ordinal, pa.field(name, stored.type), stored.renamed(name))
 
 
@@ -318,7 +350,7 @@ def keys_columns(
     return [Projected(keys.first + place, field, node) for place in chosen]
 
 
-def _resolve(index: FileIndex, column: ColumnName) -> list[tuple[int, tuple[str, ...]]]:
+def _resolve(index: FileIndex, column: _Name) -> list[tuple[int, tuple[str, ...]]]:
     if isinstance(column, int):
         if not 0 <= column < index.footer.num_columns:
             raise column_not_found(column, index.all_names, where=index.where)
@@ -454,7 +486,7 @@ def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
     of_paths: dict[str, Projected] = {}
 
     def of_file(node: Expression) -> Expression:
-        if isinstance(node, VariantCondition) and (column := _path_column(index, node)) is not None:
+        if isinstance(node, VariantCondition) and (column := _path_column(index, node.value)):
             of_paths[column.field.name] = column
             return rename_columns(node.inner, {VALUE: (column.field.name,)})
         if not isinstance(node, KeyCondition):

@@ -20,7 +20,7 @@ from fermion.errors import InvalidFileError
 from fermion.forks import ThreadPool, cached_property
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.map_keys import MapKeys, VariantPaths
-from fermion.predicate import Expression, evaluate, without_opaque
+from fermion.predicate import Expression, VariantValue, evaluate, without_opaque
 from fermion.reading.bounds import PrunedRows, StripeBounds
 from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.column import GeneralRead
@@ -131,7 +131,9 @@ class StripeReader:
         rows: RowRanges | None,
         kept: FetchedPages | None,
     ) -> pa.Array:
-        """A column of what is stored of it: a map of its rest, the value of a key of the map."""
+        """A column of what is stored of it: a map or Variant of its rest, or a part of it."""
+        if isinstance(column.key, VariantValue) and column.of is not None:
+            return column.key.values_of(self._made(column.of, array, stripe, rows, kept))
         if column.of is not None:
             return looked_up(array, column.key)
         keys = self.index.map_keys.get(column.ordinal)
@@ -194,9 +196,11 @@ class StripeReader:
         return builder.build(pa.array([listed[place] for place in order], keys.dtype.key_type))
 
     def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:
-        """What is stored of columns, with the columns of keys of whole maps."""
+        """What is stored of columns, with the columns of keys of whole maps and Variants."""
         found = [source for source in _stored(columns) if source is not None]
         for column in columns if (maps := self.index.map_keys) else ():
+            if isinstance(column.key, VariantValue) and column.of is not None:
+                column = column.of
             if column.tree is not None and column.ordinal in maps:
                 found += keys_columns(maps[column.ordinal])
         return found

@@ -500,7 +500,7 @@ class ReadRequest:
     batch_rows: Rows a batch, at most.
     timeout_s: See `StorageAccess`.
     key: Of a primary-key table: what sections are merged by.
-    map_keys: Those of `fields` that are keys of maps.
+    map_keys: Those of `fields` that are keys of maps, or paths of Variants.
     filters_late: Whether readers of files give all rows, which are filtered then.
     blobs: What comes of columns of blobs.
     """

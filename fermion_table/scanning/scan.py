@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import duckdb
     import polars
 
-    from fermion.engine import Last, OnDamage, Shuffle, TrainingReader
+    from fermion.engine import Last, OnDamage, Shuffle, TrainingReader, VariantValue
     from fermion_table.merging import fold, primary_key
     from fermion_table.merging.primary_key import PrimaryKey
     from fermion_table.planning import tree_plan
@@ -663,7 +663,7 @@ class Scan(ArrowRows):
         limits = [limit for limit in (n, self.limit) if limit is not None]
         return replace(self, limit=min(limits, default=None))
 
-    def select(self, columns: Sequence[PathLike]) -> Scan:
+    def select(self, columns: Sequence[PathLike | VariantValue]) -> Scan:
         """The same with other columns."""
         return replace(self, columns=check_columns(columns, "columns"))
 

@@ -13,7 +13,14 @@ import msgspec
 import pyarrow as pa
 
 from fermion.arguments import names_like
-from fermion.engine import has_shreddable_keys, key_name, parse_key, split_key_name
+from fermion.engine import (
+    VariantValue,
+    has_shreddable_keys,
+    key_name,
+    looked_up,
+    parse_key,
+    split_key_name,
+)
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor
 from fermion_table.schema.schema import (
@@ -23,6 +30,7 @@ from fermion_table.schema.schema import (
     PathLike,
     TableSchema,
     field_to_arrow,
+    type_text,
 )
 
 if TYPE_CHECKING:
@@ -57,15 +65,21 @@ def row_id_field(schema: TableSchema) -> Field:
 
 
 class MapKey(NamedTuple):
-    """A key of a map as a column of a query.
+    """A key of a map, or a path of a Variant, as a column of a query.
 
     field: Of the query: it has the type of the values, and a negative id of its own.
-    map_id: Of the map.
+    map_id: Of the map, or the Variant.
     """
 
     field: Field
     map_id: int
-    key: str | int
+    key: str | int | VariantValue
+
+    def values_of(self, array: pa.Array) -> pa.Array:
+        """The values of whole maps or Variants."""
+        if isinstance(self.key, VariantValue):
+            return self.key.values_of(array)
+        return looked_up(array, self.key)
 
     def of_file(self, fields: Iterable[Field]) -> list[Field]:
         """The column of the key in a file with some fields; none where the map is not there."""
@@ -74,27 +88,40 @@ class MapKey(NamedTuple):
         ]
 
 
-def _key_field(field: Field, key: str | int, number: int) -> Field:
+def _key_field(field: Field, key: str | int | VariantValue, number: int) -> Field:
+    if isinstance(key, VariantValue):
+        text = type_text(key.type)
+        assert text is not None  # SQL calls no other type by a name
+        return Field(id=number, name=key.of(field.name).to_sql(), stored_type=text)
     (value,) = field.children[1:]
     name = key_name(field.name, key)
     return msgspec.structs.replace(value, id=number, name=name, nullable=True)
 
 
-def map_key(field: Field, key: str | int, number: int) -> MapKey:
-    """A key of a map of the table, under an id that no field has."""
+def map_key(field: Field, key: str | int | VariantValue, number: int) -> MapKey:
+    """A key of a map of the table, or a path of a Variant, under an id that no field has."""
     return MapKey(_key_field(field, key, number), field.id, key)
 
 
 def map_keys(schema: TableSchema, columns: Sequence[PathLike], *, where: str) -> dict[int, MapKey]:
-    """Those of some columns that are keys of maps, by their places.
+    """Those of some columns that are keys of maps, or paths of Variants, by their places.
 
-    Raises InvalidArgumentError: A key is no value of the type of the map's keys.
+    Raises InvalidArgumentError: A key is no value of the type of the map's keys; or what has the
+        path is no Variant.
     """
     found: dict[int, MapKey] = {}
     for place, column in enumerate(columns):
         path = (column,) if isinstance(column, str) else tuple(column)
         if len(path) == 1 and path[0] not in schema.by_name:
             path = split_key_name(path[0]) or path
+            if path[0].endswith(")"):
+                from fermion.engine import check_variant, parse_value  # few name parts of Variants
+
+                value = parse_value(path[0], f"{where}: column {path[0]!r}")
+                if value is not None:
+                    field = schema.find(value.path, where=where)
+                    check_variant(value, field_to_arrow(field, field_ids=False))
+                    found[place] = map_key(field, value, FIRST_KEY - place)
         if len(path) != 2 or path[0] not in schema.by_name:
             continue
         field = schema.by_name[path[0]]
@@ -126,7 +153,7 @@ def select_columns(
     """The fields that a caller asked for, in the order asked, pruned below structs.
 
     columns: Names, names joined by dots, or sequences of names; None: every column of the table.
-    keys: Those that are keys of maps, by their places.
+    keys: Those that are keys of maps or paths of Variants, by their places.
     Raises ColumnNotFoundError: Names the closest matches.
     """
     if columns is None:

@@ -33,7 +33,7 @@ from fermion_table.schema.schema import PathLike, TableSchema
 from fermion_table.table.state import HasState, TableState
 
 if TYPE_CHECKING:
-    from fermion.engine import WebPage
+    from fermion.engine import VariantValue, WebPage
     from fermion_table.change_feed import change_plan, changes
     from fermion_table.inspection import history_log
     from fermion_table.merging import key_values
@@ -125,7 +125,7 @@ def show(self: HasState, *, rows: int = 20, snapshots: int = 20) -> WebPage:
 def scan(
     self: HasState,
     *,
-    columns: Sequence[PathLike] | None = None,
+    columns: Sequence[PathLike | VariantValue] | None = None,
     filter: FilterLike | None = None,
     version: Version | None = None,
     snapshot_id: int | None = None,
@@ -145,8 +145,9 @@ def scan(
     ----------
     columns
         Names, patterns (``"f_*"``: ``*`` is any text), names joined by dots, or sequences of names;
-        ``batch_id`` and ``index_in_batch`` for files in batch mode; ``_row_id``, or
-        `TableSchema.row_id_name` where the table has a column of this name. None: every column.
+        parts of Variant columns, as a file's ``read`` takes them; ``batch_id`` and
+        ``index_in_batch`` for files in batch mode; ``_row_id``, or `TableSchema.row_id_name` where
+        the table has a column of this name. None: every column.
     filter
         Anything that `fermion` takes as a filter. The result is exact.
     version
@@ -213,7 +214,7 @@ def lookup(
     self: HasState,
     keys: KeysLike,
     *,
-    columns: Sequence[PathLike] | None = None,
+    columns: Sequence[PathLike | VariantValue] | None = None,
     snapshot_id: int | None = None,
 ) -> pa.Table:
     """Read the rows that have some primary keys.
@@ -263,7 +264,7 @@ def rows_at(
     self: HasState,
     positions: Sequence[int] | np.ndarray | pa.Array,
     *,
-    columns: Sequence[PathLike] | None = None,
+    columns: Sequence[PathLike | VariantValue] | None = None,
 ) -> pa.Table:
     """Rows by their positions in the snapshot that this object sees, in any order, with repeats.
 

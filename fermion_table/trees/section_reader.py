@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.engine import array_of, filter_batch_rows, looked_up, numbers_of
+from fermion.engine import array_of, filter_batch_rows, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges
@@ -258,7 +258,7 @@ def conversion_of(
 
     def convert(rows: pa.RecordBatch) -> pa.RecordBatch:
         for each in keys:
-            values = looked_up(rows.column(maps[each.map_id]), each.key)
+            values = each.values_of(rows.column(maps[each.map_id]))
             rows = rows.append_column(each.field.name, values)
         return convert_batch(conversions, rows, schema)
 

@@ -350,6 +350,39 @@ def test_a_filter_by_a_path_reads_its_column_alone():
         assert (asked[1] * 3 < asked[0]) == is_quick, condition
 
 
+def test_a_path_is_a_column_of_what_is_read():
+    """Its own column alone is read; where there is none the value is looked up, all the same."""
+    rng = np.random.default_rng(5)
+    events = [{"user": {"id": at}, "body": rng.bytes(200).hex()} for at in range(3_000)]
+    rows = pa.table({"event": from_json(list(map(json.dumps, events)))})
+    file = stored(rows, shred={"event": Shred()}, stripe_rows=1_000)
+    number = col("event")["user"]["id"].cast(pa.int64())
+    name = "variant_get(event, '$.user.id', 'bigint')"
+    asked = []
+    for columns in (["event"], [number], ["VARIANT_GET( event,'$.user.id','bigint')"]):
+        with fermion.open(file) as opened:
+            found = opened.read(columns)
+            asked.append(opened.io_stats.bytes_requested)
+        if found.column_names != ["event"]:
+            assert found.schema == pa.schema([(name, pa.int64())])
+            assert found[name].to_pylist() == list(range(3_000))
+    assert max(asked[1:]) * 10 < asked[0]  # what opens the file
+    with fermion.open(file) as opened:
+        for wrong, message in (
+            (name.replace("bigint", "tinyint"), "row 128: .*of type int8"),
+            ("variant_get(event, 'user', 'int')", "expected a path"),
+            ("variant_get(event, '$.user', 'map')", "type 'map': expected boolean"),
+            ("variant_get(none, '$.user', 'int')", "no column 'none'"),
+            ("variant_get(event, '$.user')", "no column"),
+        ):
+            with pytest.raises(FermionError, match=message):
+                opened.read([wrong])
+    with fermion.open(stored(pa.table({name: [1], "event": [5]}))) as opened:
+        assert opened.read([name])[name].to_pylist() == [1]  # a column has this name
+        with pytest.raises(InvalidArgumentError, match="'event' is int64, expected a Variant"):
+            opened.read(["variant_get(event, '$.user', 'int')"])
+
+
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_any_filter_by_a_path_selects_the_rows_that_whole_values_do(data):
@@ -379,6 +412,17 @@ def test_any_filter_by_a_path_selects_the_rows_that_whole_values_do(data):
             found = file.read(["id"], filter=condition)["id"].to_pylist()
             assert found == np.flatnonzero(chosen).tolist()
             assert file.count(condition) == len(found)
+        for kept in (None, "id > 1", value.is_null(), value == other):
+            found = file.read([value, "id", value.to_sql(), "event"], filter=kept)
+            assert found.schema.field(0) == pa.field(value.to_sql(), dtype)
+            assert found.column_names == [value.to_sql(), "id", "event"]
+            assert found[0].equals(get(found["event"], path, dtype, strict=False))
+        again = [0, len(rows) - 1, 0]
+        taken = file.take(again, columns=[value])[0].to_pylist()
+        assert taken == [expected[at] for at in again]
+        assert [
+            row for batch in file.iter_batches([value]) for row in batch[0].to_pylist()
+        ] == expected
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import fermion
 from fermion import col, variant
 from fermion.columns.variants import STORAGE, VariantType
-from fermion.errors import InvalidArgumentError
+from fermion.errors import FermionError, InvalidArgumentError
 from fermion_table import Table
 
 
@@ -118,3 +118,74 @@ def test_paths_get_columns_as_a_property_says(tmp_path):
         table.set_properties({"fermion.shred.what": "user..id"})
     table.drop_columns(["what"])
     assert "fermion.shred.what" not in table.properties
+
+
+PATH = "variant_get({}, '$.user.id', 'bigint')"
+
+
+@pytest.mark.parametrize("properties", [{}, {"fermion.shred.event": "all"}])
+def test_paths_are_columns_of_scans_of_files_of_any_kind(tmp_path, properties):
+    """Of files that lack the column, have it in a file beside them, or under another name."""
+    texts = [json.dumps({"user": {"id": at}}) for at in range(4)]
+    data = pa.table({"id": range(4), "event": variant.from_json(texts)})
+    table = Table.create(tmp_path / "t", data.select(["id"]), properties={})
+    table.add_columns(pa.schema([data.schema.field("event")]))
+    table.set_properties(properties)
+    table.append(data)
+    table.add_columns_with(
+        lambda rows: pa.table({"beside": rows["event"]}),
+        schema=pa.schema([data.schema.field("event").with_name("beside")]),
+        read=["event"],
+    )
+    table.rename_column("event", "what")
+    value = col("what")["user"]["id"].cast(pa.int64())
+    expected = [None] * 4 + list(range(4))
+    columns = [value, "id", PATH.format("beside"), "try_variant_get(what, '$.user', 'int')", "what"]
+    found = table.scan(columns=columns).to_arrow()
+    names = [PATH.format("what"), "id", PATH.format("beside"), columns[3], "what"]
+    assert found.column_names == names
+    assert found[0].to_pylist() == found[2].to_pylist() == expected
+    assert found[3].to_pylist() == [None] * 8
+    assert found["what"].null_count == 4
+    some = table.scan(columns=[PATH.format("what")], filter=(value > 1) & (col("id") < 3))
+    assert some.to_arrow().to_pylist() == [{names[0]: 2}]
+    assert some.schema == pa.schema([(names[0], pa.int64())])
+    assert pickle.loads(pickle.dumps(some)).select([value, "id"]).to_arrow()["id"].to_pylist() == [
+        2
+    ]
+    table.branches.create("b")
+    other = Table.open(table.location, branch="b")
+    other.append(pa.table({"id": [9], "what": data["event"].slice(3)}))
+    assert other.scan(columns=[value]).to_arrow()[0].to_pylist() == [*expected, 3]
+    assert sorted(table.scan(columns=[value]).sample(8, seed=1)[0].to_pylist()[4:]) == [0, 1, 2, 3]
+    assert table.scan(columns=[value]).take([5, 0])[0].to_pylist() == [1, None]
+    for wrong, message in (
+        (PATH.format("id"), "column 'id' is int64, expected a Variant column"),
+        (PATH.format("none"), "no column 'none'"),
+    ):
+        with pytest.raises(FermionError, match=message):
+            table.scan(columns=[wrong])
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial_update"])
+@pytest.mark.parametrize("properties", [{}, {"fermion.shred.event": "all"}])
+def test_paths_are_columns_of_rows_with_a_primary_key(tmp_path, engine, properties):
+    """The same as of whole values: of files that are merged, and of one that is not."""
+    properties = {**properties, "merge_engine": engine}
+    schema = pa.schema([("id", pa.int64()), ("event", VariantType())])
+    table = Table.create(tmp_path / "t", schema, primary_key=["id"], properties=properties)
+    name = PATH.format("event")
+    for first, texts in ((0, ['{"user":{"id":1}}', None, "5"]), (2, ['{"user":{"id":7}}', "{}"])):
+        ids = range(first, first + len(texts))
+        table.upsert(pa.table({"id": ids, "event": variant.from_json(texts)}))
+        whole = table.to_arrow()
+        expected = variant.get(whole["event"], "$.user.id", pa.int64()).to_pylist()
+        for columns in ([name], [name, "id"], ["event", name]):
+            found = table.scan(columns=columns).to_arrow()
+            assert found.column_names == columns
+            assert found[name].to_pylist() == expected
+        some = table.scan(columns=[name], filter=f"{name} > 1").to_arrow()[0].to_pylist()
+        assert some == [each for each in expected if each is not None and each > 1]
+        ids = whole["id"].to_pylist()
+        numbers = [expected[ids.index(each)] for each in (0, 2)]
+        assert table.lookup([0, 2], columns=[name])[name].to_pylist() == numbers
