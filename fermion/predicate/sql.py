@@ -49,6 +49,8 @@ _SUPPORTED = (
     "installed (the extra duckdb), every condition of one row"
 )
 _COMPARISONS = {"EQ": "==", "NEQ": "!=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_READ = {"this", "expression", "expressions", "low", "high", "table", "db", "catalog"}
+"""What a node of sqlglot may have. Others change what it means, as SYMMETRIC does in BETWEEN."""
 _SECONDS = {"DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 
 
@@ -107,18 +109,22 @@ def _plain(text: str) -> Expression:
 _VALUE = r"(?:-?[0-9]{1,18}(?:\.[0-9]{1,18})?|(?:DATE\s+)?'[^'\\]*')"
 _TEST = re.compile(
     rf"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*(?:(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
-    rf"|\bBETWEEN\s+(?P<low>{_VALUE})\s+AND\s+(?P<high>{_VALUE})"
-    rf"|\bIN\s*\((?P<values>\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*)\)"
-    r"|\bIS\s+(?P<negated>NOT\s+)?NULL)(?:\s+(?P<joined>AND)\s+|\s*\Z)",
+    r"|\bIS\s+(?P<negated>NOT\s+)?NULL\b|\b(?P<inverted>NOT\s+)?"
+    rf"(?:BETWEEN\s+(?P<low>{_VALUE})\s+AND\s+(?P<high>{_VALUE})"
+    r"|LIKE\s*'(?P<prefix>[^'%_\\]*)(?P<open>%)?'"
+    rf"|IN\s*\((?P<values>\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*)\)))",
     re.ASCII | re.IGNORECASE,
 )
+_BEFORE = re.compile(r"\s*(?:(\()|NOT(?=[\s(]))", re.ASCII | re.IGNORECASE)
+_AFTER = re.compile(r"\s+(AND|OR)(?=[\s(])", re.ASCII | re.IGNORECASE)
+_CLOSED = re.compile(r"\s*\)", re.ASCII)
 _VALUES = re.compile(_VALUE, re.ASCII | re.IGNORECASE)
 _WORDS = (
     "ALTER AND ANY AS BETWEEN CALL CASE CONNECT_BY_ROOT CREATE CROSS CURRENT_CATALOG CURRENT_DATE "
     "CURRENT_DATETIME CURRENT_ROLE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DISTINCT DROP ELSE "
     "EXCEPT EXECUTE EXPLAIN FALSE FETCH FOR FROM GLOB GRANT HAVING IF ILIKE INNER INSERT INTERSECT "
-    "INTO JOIN LATERAL LIKE LOCALTIME LOCALTIMESTAMP NOT NOTNULL NULL ON OPTIMIZE OR OUTER "
-    "PARTITIONED_BY PREPARE QUALIFY REGEXP RENAME RETURNING REVOKE RLIKE ROLLBACK SELECT "
+    "INTERVAL INTO JOIN LATERAL LIKE LOCALTIME LOCALTIMESTAMP NOT NOTNULL NULL ON OPTIMIZE OR "
+    "OUTER PARTITIONED_BY PREPARE QUALIFY REGEXP RENAME RETURNING REVOKE RLIKE ROLLBACK SELECT "
     "SESSION_USER SHOW STRAIGHT_JOIN TABLESAMPLE THEN TRUE UNCACHE UNION USING VACUUM WHEN WHERE "
     "WITH XOR"
 )
@@ -127,21 +133,50 @@ _NO_COLUMNS = frozenset(_WORDS.split())
 
 
 def _quick(text: str) -> Expression | None:
-    """Tests of columns against literals, and AND between; None: it is more than that.
+    """Tests of columns against literals, AND, OR, NOT and parentheses; None: it is more than that.
 
     The most frequent filters, and sqlglot takes longer to import than a file to be read.
     """
-    tests, position, is_last = list[Expression](), 0, False
-    while not is_last:
-        match = _TEST.match(text, position)
-        if match is None or match["name"].upper() in _NO_COLUMNS:
-            return None
-        try:
-            tests.append(_quick_test(match))
-        except ValueError:  # no date
-            return None
-        position, is_last = match.end(), match["joined"] is None
-    return conjunction(tests) if len(tests) > 1 else tests[0]
+    try:
+        found, end = _quick_operands(text, 0)
+    except (ValueError, RecursionError):
+        return None
+    return None if text[end:].strip() else found
+
+
+def _quick_operands(text: str, position: int) -> tuple[Expression, int]:
+    """What AND and OR join from a place on, and where it ends.
+
+    Raises ValueError: It is more than `_quick` reads, or no date.
+    """
+    alternatives, tests = list[Expression](), list[Expression]()
+    while True:
+        test, position = _quick_operand(text, position)
+        tests.append(test)
+        joined = _AFTER.match(text, position)
+        if joined is None or joined[1].upper() == "OR":
+            alternatives.append(conjunction(tests))
+            tests = []
+        if joined is None:
+            return disjunction(alternatives), position
+        position = joined.end()
+
+
+def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
+    before = _BEFORE.match(text, position)
+    if before is None:
+        test = _TEST.match(text, position)
+        if test is None or test["name"].upper() in _NO_COLUMNS:
+            raise ValueError
+        return _quick_test(test), test.end()
+    if before[1] is None:
+        operand, position = _quick_operand(text, before.end())
+        return Not(operand), position
+    inside, position = _quick_operands(text, before.end())
+    closed = _CLOSED.match(text, position)
+    if closed is None:
+        raise ValueError
+    return inside, closed.end()
 
 
 def _quick_test(test: re.Match[str]) -> Expression:
@@ -151,10 +186,16 @@ def _quick_test(test: re.Match[str]) -> Expression:
         return Comparison(path, operator, _quick_value(test["value"]))
     if test["low"] is not None:
         low, high = _quick_value(test["low"]), _quick_value(test["high"])
-        return conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
-    if test["values"] is not None:
-        return IsIn(path, tuple(map(_quick_value, _VALUES.findall(test["values"]))))
-    return Not(IsNull(path)) if test["negated"] else IsNull(path)
+        found = conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
+    elif test["values"] is not None:
+        found = IsIn(path, tuple(map(_quick_value, _VALUES.findall(test["values"]))))
+    elif test["prefix"] is None:
+        found = IsNull(path)
+    elif test["open"]:
+        found = StartsWith(path, test["prefix"])
+    else:
+        found = Comparison(path, "==", test["prefix"])
+    return Not(found) if test["negated"] or test["inverted"] else found
 
 
 def _quick_value(literal: str) -> Any:
@@ -244,6 +285,12 @@ def _unsupported(node: exp.Expr, text: str) -> NoReturn:
 def _translate(node: exp.Expr, text: str) -> Expression:
     from sqlglot import exp
 
+    if node.args.get("negate"):  # NOT LIKE
+        positive = node.copy()
+        positive.set("negate", None)
+        return Not(_translate(positive, text))
+    if any(value and key not in _READ for key, value in node.args.items()):
+        _unsupported(node, text)
     name = type(node).__name__
     if name in _COMPARISONS:
         return _comparison(node, _COMPARISONS[name], text)
@@ -263,8 +310,6 @@ def _translate(node: exp.Expr, text: str) -> Expression:
         case exp.Anonymous():
             return _column(node, text).leaf(BooleanColumn)
         case exp.In():
-            if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
-                _unsupported(node, text)
             values = tuple(_literal(value, text) for value in node.expressions)
             return _column(node.this, text).leaf(IsIn, values)
         case exp.Between():

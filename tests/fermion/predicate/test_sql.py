@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import sql
+from fermion.predicate import evaluate, sql
 from fermion.predicate.expression import Expression
 
 NAMES = st.sampled_from(
@@ -30,24 +31,38 @@ SPACES = st.sampled_from(["", " ", "\n", "\t "])
 
 @st.composite
 def conditions(draw: st.DrawFn) -> str:
-    """Comparisons with AND and others between, with and without spaces."""
+    """Comparisons with AND and others between, NOT and parentheses, with and without spaces."""
     text = draw(SPACES)
     for number in range(draw(st.integers(1, 3))):
         if number:
             text += draw(st.sampled_from([" AND ", " and\n", "AND", " OR ", ";"]))
+        text += draw(st.sampled_from(["", "", "(", "NOT ", "not(", "NOT\t( ", "NOT"]))
         name, value = draw(NAMES), LITERALS.map(lambda literal: literal + draw(SPACES))
-        form = draw(st.sampled_from(["compare", "between", "in", "null"]))
+        form = draw(st.sampled_from(["compare", "between", "in", "null", "like"]))
         if form == "compare":
             parts = [name, draw(OPERATORS), draw(value)]
         elif form == "between":
-            parts = [name, " BETWEEN ", draw(value), draw(BETWEEN), draw(value)]
+            parts = [
+                name,
+                draw(st.sampled_from([" BETWEEN ", " NOT BETWEEN "])),
+                draw(value),
+                draw(BETWEEN),
+                draw(value),
+            ]
         elif form == "in":
             listed = ",".join(draw(st.lists(value, max_size=3)))
             parts = [name, draw(st.sampled_from([" IN", " in ", " NOT IN"])), f"({listed})"]
+        elif form == "like":
+            pattern = draw(
+                st.sampled_from(["'ab%'", "'%'", "'a_%'", "''", "'a%b'", "'ab%' ESCAPE '!'"])
+            )
+            parts = [name, draw(st.sampled_from([" LIKE", " not like ", " NOT LIKE"])), pattern]
         else:
             parts = [name, draw(st.sampled_from([" IS NULL", " is not null", " IS NOTNULL"]))]
-        text += "".join(part + draw(SPACES) for part in parts)
-    return text
+        text += "".join(part + draw(SPACES) for part in parts) + draw(
+            st.sampled_from(["", "", ")"])
+        )
+    return text + ")" * draw(st.integers(0, max(0, text.count("(") - text.count(")"))))
 
 
 def by_sqlglot(text: str) -> Expression | None:
@@ -87,7 +102,33 @@ def test_every_word_of_sqlglot_is_a_column_or_left_to_it() -> None:
         "x BETWEEN -1 AND 2.50 AND l_shipdate < DATE '1998-09-02' and z IS NOT NULL",
         "name IN ('a', 'b' ,'') AND x in(3)",
         "x IS NULL",
+        "x = 1 OR y = 2 AND (z > 3 or z is null)",
+        "NOT (x = 1) AND NOT y IN (2, 3)",
+        "name LIKE 'ab%' OR name NOT LIKE '' OR name NOT IN ('c')",
+        "( ( x NOT BETWEEN 1 AND 2 ) )",
     ],
 )
 def test_plain_tests_are_read_the_quick_way(text: str) -> None:
     assert sql._quick(text) == by_sqlglot(text) is not None
+
+
+@pytest.mark.parametrize("way", [sql._quick, by_sqlglot])
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("s NOT LIKE 'a%'", ["b"]),
+        ("s LIKE 'a%'", ["a", "ab"]),
+        ("NOT s LIKE 'a'", ["b", "ab"]),
+        ("s NOT LIKE 'a' AND s NOT IN ('b')", ["ab"]),
+        ("s NOT BETWEEN 'a' AND 'aa' OR s = 'a'", ["a", "b", "ab"]),
+        ("NOT (s IS NULL OR s < 'ab')", ["b", "ab"]),
+    ],
+)
+def test_not_and_or_keep_the_rows_that_they_say(text, kept, way) -> None:
+    rows = pa.RecordBatch.from_pydict({"s": ["a", "b", "ab", None]})
+    assert rows.filter(evaluate(way(text), rows)).column(0).to_pylist() == kept
+
+
+def test_words_that_change_what_a_test_means_are_left_to_an_engine() -> None:
+    for text in ("x BETWEEN SYMMETRIC 5 AND 1", "s NOT ILIKE 'a%'"):
+        assert sql._quick(text) is by_sqlglot(text) is None
