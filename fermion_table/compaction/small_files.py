@@ -23,12 +23,12 @@ from fermion_table.compaction.task import (
     slim,
 )
 from fermion_table.metadata.history import SchemaVersions, expiry_guard
-from fermion_table.metadata.manifest import BlobFile, Entry
+from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.plan import splits_of
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.reading.whole_rows import whole_row_reader, write_again
+from fermion_table.reading.whole_rows import known_blobs, whole_row_reader, write_again
 from fermion_table.schema.properties import COLUMN_FILES_DEFAULT
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.sorting import parse_order, sorted_rows
@@ -171,13 +171,6 @@ class SmallFilesTask(CompactionTask):
     settings: WriteSettings
     sort_by: tuple[str, ...] = ()
 
-    @property
-    def known_blobs(self) -> dict[str, BlobFile] | None:
-        """The blob files whose values stay where they are, by name; None: there are no blobs."""
-        if self.reader.request.blobs == "bytes":
-            return None
-        return {each.name: each for entry in self.group.entries for each in entry.blob_files}
-
     def rewrite(self) -> CompactionMessage:
         """Write the group's rows again."""
         entries = self.group.entries
@@ -189,7 +182,7 @@ class SmallFilesTask(CompactionTask):
                 settings=self.settings,
                 base_id=0,
                 owned=owned,
-                known_blobs=self.known_blobs,
+                known_blobs=known_blobs(self.reader, entries),
             ) as writer,
         ):
             batches = _rows(self)

@@ -32,7 +32,7 @@ from fermion_table.planning.partition_pruning import partitions_that_may_match
 from fermion_table.planning.plan import splits_of
 from fermion_table.planning.tree_plan import Tree, trees_of
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.reading.whole_rows import column_reader
+from fermion_table.reading.whole_rows import column_reader, known_blobs
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.trees.section_reader import KeyedRows, merged_rows
@@ -93,9 +93,16 @@ class TreeTask(CompactionTask):
         written: list[Entry] = []
         kept: set[str] = set()
         unfoldable: list[Unfoldable] = []
+        older_entries = [file.entry for run in self.older for file in run]
         marking = Marking(self.older, self.reader, self.store)
         with OwnedFiles(self.store) as owned:
-            writer = TreeWriter(owned, self.schema, self.key, settings=self.settings)
+            writer = TreeWriter(
+                owned,
+                self.schema,
+                self.key,
+                settings=self.settings,
+                known_blobs=known_blobs(self.reader, (*self.group.entries, *older_entries)),
+            )
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
                 older = marking.find(files)
@@ -189,7 +196,7 @@ class TreeTask(CompactionTask):
         self, sections: Sequence[Section], older: OlderRows, unfoldable: list[Unfoldable]
     ) -> Iterator[RunBatch]:
         """The rows of neighbouring sections, merged with older ones, in the order of keys."""
-        arrow = self.schema.to_arrow()
+        arrow = self.reader.schema
         if older.runs:  # their files do not end where sections do
             sections = [section_of(file for section in sections for file in section.files)]
         for section in sections:
@@ -300,7 +307,15 @@ def _task(
         guard=expiry_guard(table.store, table.snapshot),
         schema=table.schema,
         key=table.key,
-        reader=column_reader(read, table.store, fields, fields, table.schemas, key=table.key),
+        reader=column_reader(
+            read,
+            table.store,
+            fields,
+            fields,
+            table.schemas,
+            key=table.key,
+            blobs="references" if table.schema.blob_columns else "bytes",
+        ),
         settings=settings,
         snapshot_id=table.snapshot.id,
         bucket=bucket,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.keys.settings import parse_key_options
-from fermion_table.schema.field_functions import FieldFunction
+from fermion_table.schema.field_functions import PICKS, FieldFunction
 from fermion_table.schema.key_encoding import check_key_type, keeps_keys
 from fermion_table.schema.key_options import KeyOptions, check_required
 from fermion_table.schema.properties import KeySettings, plain_name
@@ -63,12 +63,22 @@ def key_options(schema: TableSchema) -> KeyOptions:
                 f"column {name!r}: the name is reserved in tables with a primary key"
             )
     by_id = schema.by_id
-    return parse_key_options(
+    options = parse_key_options(
         schema.properties,
         pa.schema([field_to_arrow(field, field_ids=False) for field in schema.fields]),
         tuple(by_id[field_id].name for field_id in schema.primary_key),
         tuple(by_id[each.source_id].name for each in schema.partition_by),
     )
+    sequences = (options.sequence_fields, *(each.sequence for each in options.sequence_groups))
+    functions = _functions(options)
+    for name in schema.blob_columns:
+        function = functions.get(name)
+        if any(name in each for each in sequences) or (function and function.name not in PICKS):
+            raise InvalidArgumentError(
+                f"column {name!r} of blobs: rows can't be ordered by it, and of the aggregate "
+                f"functions it takes {', '.join(sorted(PICKS))}"
+            )
+    return options
 
 
 def with_key(schema: TableSchema) -> TableSchema:

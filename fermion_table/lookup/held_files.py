@@ -181,8 +181,9 @@ class HeldReader(SplitReader):
         rows: ``int64``, ascending.
         """
         choice, held = (split.location, self._read_of(split.schema_id)), self.held.rows
-        whole, is_local = held.get(choice), "://" not in split.location
-        if whole is None and is_local and held.is_worth(choice, len(rows), split.rows, split.size):
+        whole, is_near = held.get(choice), "://" not in split.location
+        is_near = is_near and (not split.blob_files or self.request.blobs != "bytes")
+        if whole is None and is_near and held.is_worth(choice, len(rows), split.rows, split.size):
             everything = RowRanges.all(split.rows)
             whole = one_batch(list(self.read_file(split, rows=everything, threads=1)))
             held.hold(choice, whole)
@@ -194,7 +195,8 @@ class HeldReader(SplitReader):
         """What is read of files of a schema version: columns, of those that count of the files."""
         known = self._columns.get(schema_id)
         if known is None:
-            asked = self.request.fields, self.request.file_fields[schema_id]
+            request = self.request
+            asked = request.fields, request.file_fields[schema_id], request.blobs
             known = self._columns[schema_id] = msgspec.json.encode(asked)
         return known
 
@@ -216,4 +218,5 @@ class HeldReader(SplitReader):
             yield from super()._file_batches(split, plan, threads, wanted)
             return
         with self._open(split, threads) as file:
-            yield from file.read(plan.columns, rows=wanted).to_batches()
+            blobs = self.request.blobs
+            yield from file.read(plan.columns, rows=wanted, blobs=blobs).to_batches()

@@ -164,11 +164,12 @@ class Lookups:
         """The same, and the places of the keys that have rows: ``int64``, one a row."""
         with until_expiry(scan.store, scan.snapshot):
             plan = self._plan(scan)
-            readers = plan.readers.get(scan.columns)
+            readers = plan.readers.get((scan.columns, scan.blobs))
             if readers is None:
                 if len(plan.readers) >= READERS_MAX:
                     plan.readers.clear()
-                readers = plan.readers[scan.columns] = _readers(scan, self._held)
+                readers = _readers(scan, self._held)
+                plan.readers[scan.columns, scan.blobs] = readers
             return _Lookup(scan, plan, readers, keys).found()
 
     def _plan(self, scan: Scan) -> _Plan:

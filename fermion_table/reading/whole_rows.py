@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fermion.options import BlobForm
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.manifest import Entry, check_layouts
+from fermion_table.metadata.manifest import BlobFile, Entry, check_layouts
 from fermion_table.planning.split import ReadRequest
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema
@@ -120,6 +120,13 @@ def column_reader(
             blobs=blobs,
         )
     )
+
+
+def known_blobs(reader: SplitReader, entries: Iterable[Entry]) -> dict[str, BlobFile] | None:
+    """The blob files whose values stay where they are, by name; None: the reader gives values."""
+    if reader.request.blobs == "bytes":
+        return None
+    return {each.name: each for entry in entries for each in entry.blob_files}
 
 
 class RowWriter(Protocol):

@@ -152,11 +152,6 @@ class Scan(ArrowRows):
         names = {field.name for field in fields} | {path[0] for path in paths}
         names |= {schema.by_id[each.map_id].name for each in keys.values()}
         if self.key is not None:
-            if self.blobs != "bytes":
-                raise InvalidArgumentError(
-                    f"{self.store.location}: blobs={self.blobs!r}: expected 'bytes', as rows of a "
-                    "table with a primary key are merged when they are read"
-                )
             if self.table_schema.row_id_name in names:
                 raise InvalidArgumentError(
                     f"{self.store.location}: rows of a table with a primary key have no "

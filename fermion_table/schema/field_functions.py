@@ -13,6 +13,8 @@ from fermion_table.schema.value_codec import has_plain_json
 from fermion_table.schema.widening import is_binary, is_text
 
 COMMUTATIVE = frozenset({"sum", "product", "max", "min", "bool_and", "bool_or", "rbm64"})
+PICKS = frozenset({"first_value", "first_non_null_value", "last_value", "last_non_null_value"})
+"""Functions that look at no value."""
 RETRACTABLE = frozenset(
     {"sum", "product", "collect", "merge_map", "nested_update", "last_value", "last_non_null_value"}
 )

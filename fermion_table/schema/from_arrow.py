@@ -129,9 +129,10 @@ def check_blobs(schema: TableSchema) -> None:
                 f"column {name!r} of blobs: expected the type binary or large_binary, found "
                 f"{field.type}"
             )
-        if schema.primary_key:
+        if schema.primary_key and (field.id in schema.primary_key or not field.nullable):
             raise InvalidArgumentError(
-                f"column {name!r} of blobs: expected a table without a primary key"
+                f"column {name!r} of blobs: expected a nullable column that is no part of the "
+                "primary key"
             )
         if field.initial_default is not None:
             raise InvalidArgumentError(f"column {name!r} of blobs: expected no default")

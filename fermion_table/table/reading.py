@@ -216,6 +216,7 @@ def lookup(
     *,
     columns: Sequence[PathLike | VariantValue] | None = None,
     snapshot_id: int | None = None,
+    blobs: BlobForm = "bytes",
 ) -> pa.Table:
     """Read the rows that have some primary keys.
 
@@ -229,7 +230,7 @@ def lookup(
         Of a key of one column an array, a series or a list of values; of any key Arrow data, a
         data frame or a dictionary with the key's columns (others are ignored), or a list of tuples
         in the key's order or of dictionaries.
-    columns
+    columns, blobs
         As in `scan`.
     snapshot_id
         Another snapshot, with its own schema.
@@ -251,7 +252,7 @@ def lookup(
     VersionNotFound
         The snapshot has expired.
     """
-    asked = scan(self, columns=columns, snapshot_id=snapshot_id)
+    asked = scan(self, columns=columns, snapshot_id=snapshot_id, blobs=blobs)
     if asked.key is None:
         raise InvalidArgumentError(
             f"{asked.store.location}: lookup needs a primary-key table, and this is an append "

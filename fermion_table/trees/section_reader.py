@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from fermion.engine import array_of, filter_batch_rows, numbers_of
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.predicate import RowRanges
 from fermion_table.merge_engines.key_groups import Folded, KeyGroups, Unfoldable
 from fermion_table.merging.fold import columns_to_merge, fold
@@ -39,6 +39,11 @@ from fermion_table.schema.schema import KEY_COLUMN, KIND_COLUMN, Field
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.shown_rows import holds_few_keys, read_shown
 from fermion_table.trees.visible_rows import picks_rows, visible_rows
+
+if TYPE_CHECKING:
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +259,8 @@ def conversion_of(
     """
     keys = request.map_keys
     conversions = plan_reading(request.fields, (*fields, *(each.field for each in keys)))
+    if request.blobs != "bytes":
+        conversions = blob_columns.wanted_conversions(conversions, schema)
     maps = {field.id: place for place, field in enumerate(fields)}
 
     def convert(rows: pa.RecordBatch) -> pa.RecordBatch:

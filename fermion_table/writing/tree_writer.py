@@ -6,7 +6,7 @@ a run, so that the files of a run have no key in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import BlobFile, Entry
 from fermion_table.options import MIB
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -65,6 +65,7 @@ class TreeWriter:
     """Writes sorted runs.
 
     owned: Whose the files are, to delete after an error.
+    known_blobs: See `DataFiles`.
     """
 
     def __init__(
@@ -74,12 +75,15 @@ class TreeWriter:
         key: PrimaryKey,
         *,
         settings: WriteSettings | None = None,
+        known_blobs: Mapping[str, BlobFile] | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
         stripe_bytes = STRIPE_BYTES if len(schema.fields) < WIDE_COLUMNS_MIN else None
         settings = settings or WriteSettings()
-        self._files = DataFiles(owned, schema, settings, stripe_bytes=stripe_bytes)
+        self._files = DataFiles(
+            owned, schema, settings, stripe_bytes=stripe_bytes, known_blobs=known_blobs
+        )
         self._key = key
 
     def write_run(
@@ -182,6 +186,8 @@ class TreeWriter:
             current.retractions += int(is_retraction(held).sum())
             rows = with_kinds(rows, held)
         current.file.writer.write(rows, copy=False)
+        if current.file.blobs is not None:
+            current.file.blobs.count(rows)
         self._files.count(current.file, rows.num_rows, raw_bytes)
 
     def _close(self, current: _RunFile, run: _Run) -> Entry:

@@ -403,7 +403,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
     "Table.history_html": _of_table("history_html", limit=5),
     "Table.show": _of_table("show", rows=5, snapshots=5),
     "Table.lookup": _of_keyed_table(
-        lambda t: t, "lookup", keys=[1, 7], columns=["name"], snapshot_id=1
+        lambda t: t, "lookup", keys=[1, 7], columns=["name"], snapshot_id=1, blobs="handles"
     ),
     "Table.lookup_batch": _of_table("lookup_batch", batch_id=5, columns=["id"]),
     "Table.merge": _of_table("merge", source=ROWS, on=["id"], schema_mode="merge", **WORDS),

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from fermion.blobs import Handle
 from fermion.errors import InvalidArgumentError
 from fermion_table import Table, lit
 from fermion_table.keys.key_changes import key_options
@@ -52,6 +53,7 @@ from tests.kit.tables.keyed_versions import (
 )
 from tests.kit.tables.merge_rows import KINDS, Row
 
+IMAGES = {"i": (pa.binary(), [None, b"", b"i" * 5_000, b"j" * 6_000])}
 NAMES = ["x", "y", "z"]
 SIZES = ["1kb", "4kb", "256mb"]
 """Of files and of the write buffer: flushes of several files, and several flushes a commit."""
@@ -59,6 +61,9 @@ SIZES = ["1kb", "4kb", "256mb"]
 
 class KeyedMachine(RuleBasedStateMachine):
     """Random operations on a primary-key table and on the model."""
+
+    blobs: ClassVar[Columns] = {}
+    """Columns of blobs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,11 +90,21 @@ class KeyedMachine(RuleBasedStateMachine):
     ) -> None:
         self.engine: Engine = ENGINES[engine]
         self.fixed = {*self.engine.fixed}
+        functions = {}
+        if self.engine.properties.get("merge_engine") == "aggregation":
+            functions = {f"fields.{name}.aggregate_function": "last_value" for name in self.blobs}
+            self.fixed |= self.blobs.keys()
         self.partition = "p" if is_partitioned and "p" in key else None
-        columns: Columns = {name: KEY_TYPES[kind] for name, kind in key.items()} | VALUES
+        columns: Columns = {name: KEY_TYPES[kind] for name, kind in key.items()}
+        columns |= VALUES | self.blobs
         self.table = Table.create(
             self.folder / "table",
-            pa.schema({name: dtype for name, (dtype, _) in columns.items()}),
+            pa.schema(
+                pa.field(
+                    name, dtype, metadata={"fermion:blob": "true"} if name in self.blobs else {}
+                )
+                for name, (dtype, _) in columns.items()
+            ),
             primary_key=list(key),
             partition_by=self.partition and [self.partition],
             properties={
@@ -97,7 +112,7 @@ class KeyedMachine(RuleBasedStateMachine):
                 "num_sorted_run.compaction_trigger": str(trigger),
                 "target_file_size": file_size,
                 "write_buffer_size": buffer_size,
-                **allowed({**self.engine.properties, **settings}),
+                **allowed({**functions, **self.engine.properties, **settings}),
             },
             durability="fast",
         )
@@ -129,7 +144,12 @@ class KeyedMachine(RuleBasedStateMachine):
         return as_table(rows, columns, with_kinds=with_kinds)
 
     def condition(self, data: st.DataObject) -> Condition:
-        return data.draw(conditions(self.model.values()))
+        return data.draw(conditions(self.compared(self.model)))
+
+    def compared(self, version: Version) -> dict[str, list[Any]]:
+        """The values of the columns that can be compared: all but blobs."""
+        values = [values for _, values in self.blobs.values()]
+        return {name: each for name, each in version.values().items() if each not in values}
 
     # Rows.
 
@@ -466,7 +486,7 @@ class KeyedMachine(RuleBasedStateMachine):
         number = self.known(data)
         version = self.versions[number]
         names = data.draw(st.lists(st.sampled_from(list(version.columns)), unique=True, min_size=1))
-        condition = data.draw(conditions(version.values()))
+        condition = data.draw(conditions(self.compared(version)))
         limit = data.draw(st.integers(0, 4))
         for chosen in (None, condition):
             wanted = [row for row in version.visible() if chosen is None or chosen.selects(row)]
@@ -481,7 +501,7 @@ class KeyedMachine(RuleBasedStateMachine):
                 left.remove(row)
             limited = self.table.scan(snapshot_id=number, filter=filter, limit=limit)
             assert limited.count() == len(first)
-            for name in names:
+            for name in self.compared(version).keys() & names:
                 check_extremes(scan, name, wanted)
 
     @rule(data=st.data())
@@ -499,9 +519,17 @@ class KeyedMachine(RuleBasedStateMachine):
         drawn = data.draw(st.lists(key, unique=True, max_size=5))
         keys = [dict(zip(version.key, each, strict=True)) for each in drawn]
         columns = {name: version.columns[name] for name in version.key}
-        found = self.table.lookup(as_table(keys, columns), snapshot_id=number).to_pylist()
+        blobs = data.draw(st.sampled_from(["bytes", "handles"]))
+        given = as_table(keys, columns)
+        found = self.table.lookup(given, snapshot_id=number, blobs=blobs).to_pylist()
+        found = list(map(_with_bytes, found))
         wanted = found_by_key(version.visible(), keys)
         assert in_order(found, list(version.columns)) == in_order(wanted, list(version.columns))
+
+
+def _with_bytes(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose handles were read."""
+    return {name: each.read() if isinstance(each, Handle) else each for name, each in row.items()}
 
 
 class CheckedKeyedMachine(KeyedMachine):
@@ -514,6 +542,9 @@ class CheckedKeyedMachine(KeyedMachine):
                 check_compacted(self.table, number, version)
             for name, version in self.tags.items():
                 check(self.table.scan(tag=name), version)
+            handles = self.table.scan(blobs="handles").to_arrow().to_pylist()
+            names = list(self.model.columns)
+            assert shown(map(_with_bytes, handles), names) == shown(self.model.visible(), names)
             for table, version in self.others:
                 check(table.scan(), version)
                 assert table.verify().ok
@@ -522,6 +553,15 @@ class CheckedKeyedMachine(KeyedMachine):
         super().teardown()
 
 
+class CheckedKeyedBlobsMachine(CheckedKeyedMachine):
+    """The same of a table with a column of blobs."""
+
+    blobs = IMAGES
+
+
 CheckedKeyedMachine.TestCase.settings = settings(
     max_examples=24, stateful_step_count=14, deadline=None
+)
+CheckedKeyedBlobsMachine.TestCase.settings = settings(
+    max_examples=10, stateful_step_count=14, deadline=None
 )

@@ -15,6 +15,7 @@ import pytest
 
 import fermion
 from fermion.errors import InvalidArgumentError
+from fermion.io.source import LocalSource
 from fermion_table import MissingDataFile, Table, lit
 from fermion_table.commit import next_snapshot
 from fermion_table.compaction import run
@@ -25,6 +26,7 @@ from fermion_table.planning.plan import splits_of
 
 IMAGE = pa.field("image", pa.large_binary(), metadata={"fermion:blob": "true"})
 SCHEMA = pa.schema([pa.field("k", pa.int64()), IMAGE])
+MAX_OF_IMAGES = {"merge_engine": "aggregation", "fields.image.aggregate_function": "max"}
 AT_ONCE = timedelta(days=-1)
 SIZES = (0, 10, 5_000, 70_000, 600_000)
 
@@ -107,6 +109,37 @@ def test_compaction_copies_references(tmp_path: Path) -> None:
     check(table, model)
 
 
+@pytest.mark.parametrize("engine", ["deduplicate", "partial_update", "aggregation"])
+def test_compaction_of_runs_copies_references(tmp_path: Path, engine: str) -> None:
+    """Images that no row refers to are left to expiry; a lookup reads those that it gives."""
+    path, properties = tmp_path / "t", {"merge_engine": engine, "bucket": "1"}
+    table = Table.create(path, SCHEMA, primary_key="k", properties=properties, durability="fast")
+    for seed in range(3):
+        images = [value(seed * 10 + key, 70_000) for key in range(3)]
+        table.upsert({"k": [0, 1, 2 + seed], "image": [images[0], None, images[2]]})
+    before = blob_files(path)
+    assert len(before) == 3
+    table.compact(full=True)
+    assert blob_files(path) == before
+    (entry,) = entries(table)
+    assert entry.size < 10_000
+    assert sorted(each.live_bytes for each in entry.blob_files) == [70_000, 70_000, 140_000]
+    check(
+        table,
+        {0: value(20, 70_000), 1: None, **{2 + at: value(10 * at + 2, 70_000) for at in range(3)}},
+    )
+    (row,) = table.lookup([3], blobs="handles").to_pylist()
+    assert row["image"].read() == value(12, 70_000)
+    asked: list[int] = []
+    original = LocalSource.read
+    with mock.patch.object(
+        LocalSource, "read", autospec=True, side_effect=_noting(original, asked)
+    ):
+        table.lookup([3, 1])
+    assert 70_000 < sum(asked) < 100_000
+    assert table.verify(data=True).ok
+
+
 def test_rows_are_found_by_blobs_that_are_null_and_taken_with_handles(tmp_path: Path) -> None:
     table, model = made(tmp_path / "t")
     handles = table.scan(blobs="handles")
@@ -126,11 +159,9 @@ def test_a_range_of_a_blob_is_read_with_at_most_1_1_megabytes(tmp_path: Path) ->
     table.append({"k": [1], "image": [data]})
     (handle,) = table.scan(blobs="handles").to_arrow()["image"].to_pylist()
     asked: list[int] = []
+    original = LocalSource.read
     with mock.patch.object(
-        fermion.io.source.LocalSource,
-        "read",
-        autospec=True,
-        side_effect=_noting(fermion.io.source.LocalSource.read, asked),
+        LocalSource, "read", autospec=True, side_effect=_noting(original, asked)
     ):
         assert handle.read(3_000_000, 65_536) == data[3_000_000:3_065_536]
     (size,) = asked
@@ -228,16 +259,16 @@ def test_large_values_begin_new_blob_files(tmp_path: Path) -> None:
 def test_what_blobs_can_not_do_is_refused(tmp_path: Path) -> None:
     text = pa.schema([pa.field("t", pa.string(), metadata={"fermion:blob": "true"})])
     for schema, keywords in (
-        (SCHEMA, {"primary_key": "k"}),
+        (SCHEMA, {"primary_key": "image"}),
+        (SCHEMA.set(1, IMAGE.with_nullable(False)), {"primary_key": "k"}),
+        (SCHEMA, {"primary_key": "k", "properties": {"sequence.field": "image"}}),
+        (SCHEMA, {"primary_key": "k", "properties": MAX_OF_IMAGES}),
         (SCHEMA, {"partition_by": ["image"]}),
         (SCHEMA, {"sort_by": "image"}),
         (text, {}),
     ):
         with pytest.raises(InvalidArgumentError, match="of blobs"):
             Table.create(tmp_path / "no", schema, **keywords)
-    keyed = Table.create(tmp_path / "keyed", pa.schema([("k", pa.int64())]), primary_key="k")
-    with pytest.raises(InvalidArgumentError, match="without a primary key"):
-        keyed.add_columns(pa.schema([IMAGE]))
     table, _ = made(tmp_path / "t", 1)
     with pytest.raises(InvalidArgumentError, match="blobs='references'"):
         table.scan(blobs="references")  # type: ignore[arg-type]

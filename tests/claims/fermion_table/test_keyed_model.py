@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from tests.kit.keyed_machine import CheckedKeyedMachine
+from tests.kit.keyed_machine import CheckedKeyedBlobsMachine, CheckedKeyedMachine
 
 test_any_history_agrees_with_the_model = CheckedKeyedMachine.TestCase
+test_any_history_of_blobs_agrees_with_the_model = CheckedKeyedBlobsMachine.TestCase

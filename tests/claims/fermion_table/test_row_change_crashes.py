@@ -32,6 +32,10 @@ CHANGES: dict[str, Callable[[Table], Any]] = {
     "append of images": lambda t: t.append(images(["n", "o"], [98, 99])),
     "overwrite with images": lambda t: t.overwrite(images(["n"], [99]), filter="v < 12"),
 }
+KEYED_CHANGES: dict[str, Callable[[Table], Any]] = {
+    "upsert": lambda t: t.upsert(images(["n", "o"], [98, 12])),
+    "deletion of keys": lambda t: t.delete_keys([4, 12]),
+}
 KEEP_ROWS: dict[str, Callable[[Table], Any]] = {
     "compaction": lambda t: t.compact(threads=1),
     "expiry": lambda t: t.expire_snapshots(older_than=AT_ONCE, retain_last=1),
@@ -73,6 +77,24 @@ def template(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def keyed_template(tmp_path_factory) -> Path:
+    """Two runs with images, and one of deletions."""
+    path = tmp_path_factory.mktemp("template") / "table"
+    settings = {"num_sorted_run.compaction_trigger": "2"}
+    schema = SCHEMA.append(IMAGE)
+    table = Table.create(path, schema, primary_key="v", properties=settings, durability="fast")
+    table.upsert(images(["a"] * 10, range(10)))
+    table.upsert(images(["b"] * 4, range(8, 12)))
+    table.delete_keys([0])
+    return path
+
+
+@pytest.fixture(params=["template", "keyed_template"])
+def any_template(request) -> Path:
+    return request.getfixturevalue(request.param)
+
+
 def expected_after(template: Path, tmp_path: Path, change: Callable[[Table], Any]) -> list[int]:
     shutil.copytree(template, tmp_path / "model")
     table = Table.open(tmp_path / "model", durability="fast")
@@ -82,7 +104,15 @@ def expected_after(template: Path, tmp_path: Path, change: Callable[[Table], Any
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_crash_leaves_the_rows_before_or_those_after(template, tmp_path, name):
-    change = CHANGES[name]
+    crash_everywhere(template, tmp_path, CHANGES[name])
+
+
+@pytest.mark.parametrize("name", KEYED_CHANGES)
+def test_a_crash_leaves_a_primary_key_table_with_images_whole(keyed_template, tmp_path, name):
+    crash_everywhere(keyed_template, tmp_path, KEYED_CHANGES[name])
+
+
+def crash_everywhere(template: Path, tmp_path: Path, change: Callable[[Table], Any]) -> None:
     before = rows_of(Table.open(template))
     after = expected_after(template, tmp_path, change)
     assert before != after
@@ -111,12 +141,12 @@ def test_a_crash_leaves_the_rows_before_or_those_after(template, tmp_path, name)
 
 
 @pytest.mark.parametrize("name", KEEP_ROWS)
-def test_a_crash_of_maintenance_keeps_all_rows_and_their_images(template, tmp_path, name):
+def test_a_crash_of_maintenance_keeps_all_rows_and_their_images(any_template, tmp_path, name):
     """Whatever it leaves behind, the next maintenance takes it away."""
-    before = rows_of(Table.open(template))
+    before = rows_of(Table.open(any_template))
     for calls in range(1, 100):
         path = tmp_path / f"crash-{calls}"
-        shutil.copytree(template, path)
+        shutil.copytree(any_template, path)
         store = CrashingStore(LocalStore(str(path), durability="fast"), 10**9)
         table = Table(store, Table.open(path).snapshot)
         store.calls_left = calls

@@ -181,10 +181,12 @@ class Histories:
 def rows_of(table: Table, **version: Any) -> Rows:
     """The rows of a table, sorted."""
     computed = [name for name in table.schema.names if name.startswith(COMPUTED)]
+    nothing = [None] if table.schema.primary_key else []  # values can be taken back
     images = list(table.schema.blob_columns)
     found = table.scan(columns=["k", "v", *computed, *images], threads=1, **version).to_arrow()
     for name in images:
-        if found[name].to_pylist() != [image_of(key) for key in found["k"].to_pylist()]:
+        read = zip(found[name].to_pylist(), found["k"].to_pylist(), strict=True)
+        if any(each not in (image_of(key), *nothing) for each, key in read):
             raise Violation("a row has another image than it was written with")
     rows = zip(*(found[name].to_pylist() for name in ("k", "v")), strict=True)
     if not computed:

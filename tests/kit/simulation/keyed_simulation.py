@@ -17,6 +17,7 @@ from tests.kit.simulation.operations import data_of
 from tests.kit.simulation.simulated_storage import Faults
 from tests.kit.simulation.simulation import (
     SCHEMA,
+    WITH_IMAGES,
     Report,
     Simulation,
     run_simulation,
@@ -99,8 +100,9 @@ class KeyedSimulation(Simulation):
 
     def schema(self) -> TableSchema:
         """Few buckets, and compactions early."""
+        schema = WITH_IMAGES if self.seed // 4 % 2 else SCHEMA
         definition = TableDefinition(
-            schema=SCHEMA.append(pa.field("padding", pa.binary())),
+            schema=schema.append(pa.field("padding", pa.binary())),
             primary_key=["k"],
             properties={
                 "bucket": str(self.dice.randint(1, 2)),
@@ -119,7 +121,7 @@ class KeyedSimulation(Simulation):
         attempt = self.main.new_attempt("first", {"kind": "upsert", "rows": rows})
         padding = pa.array([self.dice.randbytes(PADDING_BYTES) for _ in rows], pa.binary())
         table = self.main.latest()
-        data = data_of(rows).append_column("padding", padding)
+        data = data_of(rows, table).append_column("padding", padding)
         attempt.acknowledged = table.upsert(data, message=attempt.message)
         attempt.is_settled = True
         table.compact(full=True, threads=1)
@@ -165,16 +167,16 @@ class KeyedSimulation(Simulation):
         rows = operation.get("rows", [])
         match operation["kind"]:
             case "upsert" if len(rows[0]) == 2:
-                return table.upsert(data_of(rows), **words)
+                return table.upsert(data_of(rows, table), **words)
             case "upsert":
                 kinds = pa.array([kind for *_, kind in rows])
-                data = data_of([row[:2] for row in rows]).append_column("kind", kinds)
+                data = data_of([row[:2] for row in rows], table).append_column("kind", kinds)
                 return table.upsert(data, change_type="kind", **words)
             case "remove":
                 return table.delete_keys(pa.table({"k": operation["keys"]}), **words)
             case "replace":
                 filter = f"k = '{operation['key']}'"
-                return table.overwrite(data_of(rows), filter=filter, **words)
+                return table.overwrite(data_of(rows, table), filter=filter, **words)
             case "merge":
                 merge = table.merge(data_of(rows), on="k", **words)
                 made = merge.when_matched_update({"v": "source.v"}).execute().snapshot
