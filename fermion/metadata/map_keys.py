@@ -125,6 +125,16 @@ class VariantPaths(ColumnKeys):
             raise InvalidFileError(f"{self.where}: paths that are not plain, or come twice")
         return found
 
+    def places_of(self, steps: tuple[str | int, ...], dtype: pa.DataType) -> list[int] | None:
+        """Which paths' columns a part as a type is made of, besides the rest; None: of all."""
+        if any(isinstance(step, int) for step in steps):
+            return []  # arrays are in the rest
+        is_whole = not pat.is_primitive(dtype)  # such as the text of an object
+        if is_whole and any(each[: len(steps)] == steps != each for each in self.keys):
+            return None
+        own = self.find(variants.path_text([str(step) for step in steps]))
+        return [] if own is None else [own - self.first]
+
     @cached_property
     def tree(self) -> variants.PathTree:
         """The paths as kernels take them."""

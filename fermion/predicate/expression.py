@@ -537,12 +537,17 @@ class VariantValue(Column):
         return VariantValue(column, self.steps, self.type, self.strict)
 
     def values_of(self, array: pa.Array) -> pa.Array:
-        """The value in each row of the Variant column; raises as `fermion.variant.get`."""
-        from fermion import variant  # few files have Variant columns
+        """The value in each row of the Variant column, or of the column of the path.
 
+        Raises as `fermion.variant.get`.
+        """
+        from fermion.variant import values  # few files have Variant columns
+
+        if not pa.types.is_struct(array.type) and not isinstance(array, pa.ExtensionArray):
+            return values.cast_column(array, self.steps, self.type, strict=self.strict)
         if not isinstance(array, pa.ExtensionArray):
-            array = pa.ExtensionArray.from_storage(variant.VariantType(array.type), array)
-        return variant.get(array, self.steps, self.type, strict=self.strict)
+            array = pa.ExtensionArray.from_storage(values.VariantType(array.type), array)
+        return values.get(array, self.steps, self.type, strict=self.strict)
 
     def to_sql(self) -> str:
         """A call of ``variant_get``."""

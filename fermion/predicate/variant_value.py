@@ -86,11 +86,18 @@ def bound(
     Raises InvalidArgumentError: The column is no Variant, or a literal is of another type.
     """
     (column,), value = node.paths[0], node.value
-    check_variant(value, schema.field(column))
     inner = bind_leaf(node.inner, VALUE, value.type)
+    if column == value.to_sql():
+        return replace(node, function=partial(_matches, inner), inner=inner)
+    check_variant(value, schema.field(column))
     return replace(node, function=partial(_of_value, inner, value), inner=inner)
+
+
+def _matches(inner: Expression, parts: pa.Array) -> Any:
+    """Whether each part matches: a ``pyarrow.BooleanArray``."""
+    return evaluate(inner, pa.record_batch([parts], [VALUE[0]]))
 
 
 def _of_value(inner: Expression, value: VariantValue, storage: pa.Array) -> Any:
     """Whether the part of each value matches: a ``pyarrow.BooleanArray``."""
-    return evaluate(inner, pa.record_batch([value.values_of(storage)], [VALUE[0]]))
+    return _matches(inner, value.values_of(storage))

@@ -44,11 +44,11 @@ from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.reading.index import FileIndex
 
 if TYPE_CHECKING:
-    from fermion.columns import variants
     from fermion.predicate import variant_value
+    from fermion.variant import values as variant_values
 else:  # few files have Variant columns
-    variants = LoadedWhenAskedFor("fermion.columns.variants")
     variant_value = LoadedWhenAskedFor("fermion.predicate.variant_value")
+    variant_values = LoadedWhenAskedFor("fermion.variant.values")
 
 _Name = str | tuple[str, ...] | int
 ColumnName = _Name | VariantValue
@@ -291,9 +291,7 @@ def _projected_key(index: FileIndex, ordinal: int, key: Key) -> Projected:
     if isinstance(key, str) and is_variant(field):
         value = variant_value.parse_value(key, index.where)
         assert value is not None
-        whole = Projected(ordinal, field, index.node(ordinal))
-        looked_up = Projected(-1, pa.field(key, value.type), of=whole, key=value)
-        return _path_column(index, value) or looked_up
+        return _projected_value(index, ordinal, value)
     name = key_name(field.name, key)
     own = keys.find(key) if keys is not None else None
     result = pa.field(name, field.type.item_type)
@@ -316,23 +314,32 @@ def _find_value(index: FileIndex, text: str) -> tuple[int, str] | None:
     return ordinal, value.to_sql()
 
 
-def _path_column(index: FileIndex, value: VariantValue) -> Projected | None:
-    """The column of a path of a Variant; None where it does not tell it all.
+def _projected_value(index: FileIndex, ordinal: int, value: VariantValue) -> Projected:
+    """A part of a Variant: the column of its path if it has the type that is asked for.
 
-    It does if it has the type that is asked for, and in no stripe a value of the path is elsewhere.
+    Else the part is made of that column, where in no stripe a value of the path is elsewhere, or of
+    the Variant column.
     """
-    found = index.names.find(value.path[0])
-    paths = index.map_keys.get(found[0]) if len(found) == 1 else None
-    if not isinstance(paths, VariantPaths) or any(isinstance(step, int) for step in value.steps):
+    name, paths = value.to_sql(), index.map_keys.get(ordinal)
+    own = part_columns(paths, value) if isinstance(paths, VariantPaths) else None
+    of = Projected(ordinal, index.field(ordinal), index.node(ordinal))
+    if own and isinstance(paths, VariantPaths):
+        (of_path,) = own
+        if paths.complete[:, of_path.ordinal - paths.first].all():
+            of = of_path
+            assert of.tree is not None
+            if of.tree.type.equals(value.type):
+                return replace(of, field=pa.field(name, value.type), tree=of.tree.renamed(name))
+    return Projected(-1, pa.field(name, value.type), of=of, key=value)
+
+
+def part_columns(keys: VariantPaths, value: VariantValue) -> list[Projected] | None:
+    """The columns of paths that a part is made of, besides the rest; None: of all of them."""
+    places = keys.places_of(value.steps, value.type)
+    types = [keys.node_at(place).type for place in places or ()]
+    if places is None or not all(variant_values.is_cast_alike(each, value.type) for each in types):
         return None
-    ordinal = paths.find(variants.path_text([str(step) for step in value.steps]))
-    if ordinal is None or not paths.complete[:, ordinal - paths.first].all():
-        return None
-    stored = paths.node_at(ordinal - paths.first)
-    if not stored.type.equals(value.type):
-        return None
-    name = value.to_sql()
-    return Projected(ordinal, pa.field(name, stored.type), stored.renamed(name))
+    return keys_columns(keys, places)
 
 
 def keys_columns(
@@ -486,9 +493,16 @@ def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
     of_paths: dict[str, Projected] = {}
 
     def of_file(node: Expression) -> Expression:
-        if isinstance(node, VariantCondition) and (column := _path_column(index, node.value)):
-            of_paths[column.field.name] = column
-            return rename_columns(node.inner, {VALUE: (column.field.name,)})
+        if isinstance(node, VariantCondition):
+            value = node.value.of(node.paths[0][0])
+            ordinals = index.names.find(value.path[0])
+            if not any(isinstance(index.map_keys.get(each), VariantPaths) for each in ordinals):
+                return node
+            column = _projected_value(index, ordinals[0], value)
+            of_paths[name := column.field.name] = column
+            if column.tree is None:
+                return replace(node, paths=((name,),), value=value)
+            return rename_columns(node.inner, {VALUE: (name,)})
         if not isinstance(node, KeyCondition):
             return node
         return rename_columns(node.inner, {VALUE: (key_name(node.paths[0][0], node.key),)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from fermion.reading.projection import (
     BoundFilter,
     Projected,
     keys_columns,
+    part_columns,
     read_by,
     result_schema,
 )
@@ -132,8 +133,8 @@ class StripeReader:
         kept: FetchedPages | None,
     ) -> pa.Array:
         """A column of what is stored of it: a map or Variant of its rest, or a part of it."""
-        if isinstance(column.key, VariantValue) and column.of is not None:
-            return column.key.values_of(self._made(column.of, array, stripe, rows, kept))
+        if isinstance(column.key, VariantValue):
+            return self._variant_part(column, column.key, array, stripe, rows, kept)
         if column.of is not None:
             return looked_up(array, column.key)
         keys = self.index.map_keys.get(column.ordinal)
@@ -151,10 +152,41 @@ class StripeReader:
     ) -> pa.Array:
         """The Variant values of some rows, with the values of the columns of their paths."""
         places = np.flatnonzero(self.index.cit.ranges(keys.ordinals)[:, 1] > 0).tolist()
-        columns = keys_columns(keys, places)
+        arrays = self._of_paths(keys_columns(keys, places), stripe, rows, kept)
+        return keys.tree.assemble(rest, places, arrays, keys.where)
+
+    def _variant_part(
+        self,
+        column: Projected,
+        value: VariantValue,
+        array: pa.Array,
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None,
+    ) -> pa.Array:
+        """A part of the Variant values of some rows: of a path's column, the rest, or both."""
+        assert column.of is not None
+        keys = self.index.map_keys.get(column.of.ordinal)
+        if not isinstance(keys, VariantPaths):
+            return value.values_of(array)
+        beside = part_columns(keys, value)
+        if beside is None:
+            return value.values_of(self._whole_variant(keys, array, stripe, rows, kept))
+        found = value.values_of(array)
+        for own in self._of_paths(beside, stripe, rows, kept):
+            found = pc.coalesce(value.values_of(own), found)
+        return found
+
+    def _of_paths(
+        self,
+        columns: Sequence[Projected],
+        stripe: int,
+        rows: RowRanges | None,
+        kept: FetchedPages | None,
+    ) -> Sequence[Any]:
         slots = self.rows(stripe)
         request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
-        return keys.tree.assemble(rest, places, self._read(request).arrays, keys.where)
+        return self._read(request).arrays
 
     def _whole_map(
         self,
@@ -199,10 +231,12 @@ class StripeReader:
         """What is stored of columns, with the columns of keys of whole maps and Variants."""
         found = [source for source in _stored(columns) if source is not None]
         for column in columns if (maps := self.index.map_keys) else ():
-            if isinstance(column.key, VariantValue) and column.of is not None:
-                column = column.of
-            if column.tree is not None and column.ordinal in maps:
-                found += keys_columns(maps[column.ordinal])
+            keys = maps.get((column if column.of is None else column.of).ordinal)
+            if isinstance(column.key, VariantValue) and isinstance(keys, VariantPaths):
+                beside = part_columns(keys, column.key)
+                found += keys_columns(keys) if beside is None else beside
+            elif column.tree is not None and keys is not None:
+                found += keys_columns(keys)
         return found
 
     def _read(self, request: ReadRequest) -> ReadResult:

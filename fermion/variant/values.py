@@ -399,6 +399,28 @@ def _cast(
     )
 
 
+def is_cast_alike(stored: pa.DataType, type: pa.DataType) -> bool:
+    """Whether `cast_column` of a column of a path gives what `get` gives of whole values."""
+    if isinstance(type, VariantType) or pat.is_string_view(type):
+        return False
+    if pat.is_floating(stored):  # JSON writes doubles in another way than Arrow
+        return not _is_text(type)
+    # Arrow takes integers of 8 bits for decimals, those of 64 for times, and not vice versa.
+    is_number = pat.is_integer(type) or pat.is_floating(type)
+    return not pat.is_integer(stored) or is_number or _is_text(type)
+
+
+def cast_column(column: pa.Array, path: Path, type: pa.DataType, *, strict: bool) -> pa.Array:
+    """The values of a path, all of one type, as `get` casts them: see `is_cast_alike`."""
+    rows = np.flatnonzero(column.is_valid())
+    if not len(rows):
+        return pa.nulls(len(column), type)
+    part = _cast(column.drop_null(), type, rows, parse_path(path), strict=strict)
+    places = np.zeros(len(column), np.int64)
+    places[rows] = np.arange(1, len(rows) + 1)
+    return pa.concat_arrays([pa.nulls(1, type), part]).take(pa.array(places))
+
+
 def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
     """Which values of some are not ruled out at a glance; None: that is not known."""
     if _is_text(part.type) and (pat.is_integer(type) or pat.is_floating(type)):
