@@ -20,13 +20,16 @@ from fermion.exports import dataclass
 from fermion.predicate import Expression, col
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.replacement import TableDefinition, create_defined
-from fermion_table.errors import CommitConflict, TableExists, TableNotFound
+from fermion_table.errors import CommitConflict, TableError, TableExists, TableNotFound
+from fermion_table.lookup.lookup import Lookups
+from fermion_table.merging.key_values import key_rows
 from fermion_table.metadata.history import latest, table_exists
 from fermion_table.metadata.manifest import Entry
 from fermion_table.metadata.snapshot import Kind
 from fermion_table.operations.draft import Draft
 from fermion_table.operations.keyed_rows import keys_may_match
 from fermion_table.planning.filters import conjunction, table_filter
+from fermion_table.scanning.scan import Scan
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.storage.store import AtomicStore
 from fermion_table.table.changes import commit_change
@@ -35,6 +38,8 @@ from fermion_table.writing.make_writer import write_changes
 
 KEYS_ASKED_MAX = 1_000
 """A change that is about more keys reads the whole list, and depends on all of it."""
+COMPACTED_EVERY = 8
+"""Of so many changes one is followed by a compaction: clients that all do it only lose races."""
 
 Rows = Sequence[Sequence[Any]]
 Decide = Callable[[pa.Table, bool], pa.RecordBatch | None]
@@ -48,12 +53,14 @@ class ListChange:
 
     keys: Those that it is about: their rows are read. None, or none: all rows.
     decide: See `Decide`.
+    lookups: Of the list.
     also: What other rows it is about. Then it depends on all rows that others write.
     """
 
     keys: Rows | None
     names: Sequence[str]
     decide: Decide
+    lookups: Lookups
     also: Expression | None = None
     kind: Kind = "upsert"
     scope: Partitions | None = None
@@ -68,8 +75,12 @@ class ListChange:
 
     def apply(self, draft: Draft) -> None:
         """Read the rows of a draft, decide, and write."""
-        chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
-        written = self.decide(draft.scan(chosen).to_arrow(), draft.base.id == 0)
+        if self.keys and self._chosen is not None and self.also is None:
+            data = found(self.lookups, draft.scan(None), self.keys)
+        else:
+            chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
+            data = draft.scan(chosen).to_arrow()
+        written = self.decide(data, draft.base.id == 0)
         if written is None or not written.num_rows:
             return
         with draft.writer() as writer:
@@ -98,10 +109,11 @@ class KeyedList:
         self._definition = TableDefinition(
             schema=schema,
             primary_key=primary_key,
-            properties={"bucket": "1", "compaction": "inline"},
+            properties={"bucket": "1"},
         )
         self._key = tuple(primary_key)
         self._table: Table | None = None
+        self._lookups = Lookups()
 
     @property
     def store(self) -> AtomicStore:
@@ -118,7 +130,7 @@ class KeyedList:
         table = self.latest()
         if table is None:
             return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
-        return table.lookup([tuple(key) for key in keys])
+        return found(self._lookups, table.scan(), keys)
 
     def change(
         self, keys: Rows | None, decide: Decide, message: str, *, also: Expression | None = None
@@ -131,8 +143,11 @@ class KeyedList:
         Raises CommitConflict, CommitStateUnknown.
         """
         table = self._known() or self._made()
-        change = ListChange(keys, self._key, decide, also)
-        commit_change(table, change, message=message)
+        change = ListChange(keys, self._key, decide, self._lookups, also)
+        committed = commit_change(table, change, message=message)
+        if committed.id % COMPACTED_EVERY == 0:
+            with contextlib.suppress(OSError, TableError):  # the change stands
+                table.compact()
 
     def _known(self) -> Table | None:
         """The list at its newest snapshot, None if there is none."""
@@ -154,6 +169,12 @@ class KeyedList:
                 create_defined(self._store, self._definition)
         self._table = Table(self._store, latest(self._store))
         return self._table
+
+
+def found(lookups: Lookups, scan: Scan, keys: Rows) -> pa.Table:
+    """The rows of some keys."""
+    assert scan.key is not None
+    return lookups.find(scan, key_rows([tuple(key) for key in keys], scan.key))
 
 
 def filter_of(names: Sequence[str], keys: Iterable[Sequence[Any]]) -> Expression:

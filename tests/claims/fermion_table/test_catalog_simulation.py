@@ -15,7 +15,7 @@ from tests.kit.simulation import Faults, Violation, simulate_catalog
 
 pytestmark = pytest.mark.long
 
-SEEDS = 6
+SEEDS = 9
 RACES = (581, 645, 721, 745)
 """Tables were made while others were dropped in their directory, or dropped by a listing that was
 behind."""

@@ -188,8 +188,6 @@ def test_a_table_that_can_t_be_created_tells_its_path(
     raise AssertionError("never finished")
 
 
-# The disk also fails while the list of names is compacted, which nobody waits for.
-@pytest.mark.filterwarnings("ignore:.*the compaction after it failed:RuntimeWarning")
 @pytest.mark.parametrize("code", CODES)
 def test_a_catalog_tells_the_path_of_what_it_can_t_write(
     tmp_path: Path, disk: FailingDisk, code: int

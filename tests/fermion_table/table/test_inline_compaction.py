@@ -434,3 +434,28 @@ def test_files_that_a_deletion_made_new_entries_keep_their_place(tmp_path, monke
     before = table.to_arrow()["a"].to_pylist()
     table.append({"a": [1_000]})
     assert table.to_arrow()["a"].to_pylist() == [*before, 1_000]
+
+
+def test_a_schema_that_can_not_be_read_after_a_commit_asks_for_no_compaction(
+    tmp_path, monkeypatch
+) -> None:
+    """The storage fails once the rows are committed; there was nothing to compact."""
+    table = Table.create(tmp_path / "t", pa.schema({"k": pa.int64()}), durability="fast")
+
+    def failing(store: LocalStore, path: str, *arguments: int) -> bytes:
+        raise OSError(f"{path} can't be read now")
+
+    def compact(state, committed) -> None:
+        state._schemas = None
+        shared_cache.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalStore, "read", failing)
+            compact_inline(state, committed)
+
+    compact_inline = inline_compaction.compact_inline
+    monkeypatch.setattr(inline_compaction, "compact_inline", compact)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert table.append({"k": [1]}).id == 1
+    assert not told
+    assert table.scan().count() == 1
