@@ -315,7 +315,8 @@ typedef struct {
     int64_t *word_of, *touched;
     const int64_t* text_ends;
     const uint8_t* texts;
-    int64_t used;
+    int64_t used;     /* entries looked up so far */
+    fv_buffer sorted; /* the names of this row, where many of names in no order are looked up */
 } fv_context;
 
 /* Write an object whose values follow ``start`` already: put ids and offsets before them. */
@@ -377,7 +378,8 @@ static int fv_split(fv_context* context, int32_t node, fv_bytes value, int* chan
             context->last_row[column] = context->row;
             if (kind == tree->kinds[column]) {
                 uint32_t code = (uint32_t)column;
-                if (fv_find_name(&context->names, name) < 0) return FV_WRONG; /* names out of order */
+                if (context->names.is_sorted && fv_find_name(&context->names, name) < 0)
+                    return FV_WRONG; /* names out of order */
                 if (kind == FV_STRING) {
                     word = context->text.size + text.size;
                     if (fv_append(&context->text, text.data, text.size)) return FV_MEMORY;
@@ -444,6 +446,35 @@ static int fv_item_order(const void* a, const void* b) {
     return fv_compare(((const fv_item*)a)->name, ((const fv_item*)b)->name);
 }
 
+static int fv_name_order(const void* a, const void* b) {
+    const fv_item *one = a, *other = b;
+    int found = fv_compare(one->name, other->name);
+    return found ? found : (one->id > other->id) - (one->id < other->id);
+}
+
+/* The least id of the name of the next entry; FV_WRONG: there is none. Of names in no order the first
+ * are looked at one by one, then they are sorted. */
+static int64_t fv_next_id(fv_context* context, fv_bytes wanted) {
+    const fv_names* names = &context->names;
+    if (names->is_sorted || context->used < 8) return fv_find_name(names, wanted);
+    if (context->used == 8) {
+        context->sorted.size = 0;
+        for (int64_t id = 0; id < names->count; id++) {
+            fv_item item = {.id = (uint32_t)id};
+            if (fv_name(names, id, &item.name)) return FV_WRONG;
+            if (fv_append(&context->sorted, &item, sizeof(item))) return FV_MEMORY;
+        }
+        qsort(context->sorted.data, (size_t)names->count, sizeof(fv_item), fv_name_order);
+    }
+    const fv_item* items = (const fv_item*)context->sorted.data;
+    int64_t low = 0, high = names->count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (fv_compare(items[middle].name, wanted) < 0) low = middle + 1; else high = middle;
+    }
+    return low < names->count && !fv_compare(items[low].name, wanted) ? (int64_t)items[low].id : FV_WRONG;
+}
+
 /* Append a value with the entries of its row that belong below it. */
 static int fv_assemble(fv_context* context, int32_t node, fv_bytes value) {
     fv_tree* tree = context->tree;
@@ -459,8 +490,8 @@ static int fv_assemble(fv_context* context, int32_t node, fv_bytes value) {
     }
     for (int32_t child = context->first[node]; child >= 0; child = context->next[child]) {
         fv_item item = {.node = child, .name = fv_tree_name(tree, child)};
-        int64_t id = fv_find_name(&context->names, item.name);
-        if (id < 0) return FV_WRONG;
+        int64_t id = fv_next_id(context, item.name);
+        if (id < 0) return (int)id;
         item.id = (uint32_t)id;
         if (fv_push(context, item)) return FV_MEMORY;
         context->used++;

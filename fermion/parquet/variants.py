@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -110,8 +110,8 @@ def whole_values(column: pa.StructArray, where: str, first: int = 0) -> pa.Struc
         if None in texts:
             raise InvalidFileError(f"{where}: a value has no metadata")
         known = _KeyIds(where)
-        ids = {int(row): known.of(text) for row, text in zip(visible, texts, strict=True)}
-        made = _Group(where, ids, first).values(part, visible, 0)
+        keys = {int(row): known.of(text) for row, text in zip(visible, texts, strict=True)}
+        made = _Group(where, keys, first).values(part, visible, 0)
         # A value that is required and not there counts as the null of Variant.
         value = pa.array([NULL if each is None else each for each in made], pa.binary())
         places = np.zeros(len(column), np.int64)
@@ -130,15 +130,22 @@ def whole_values(column: pa.StructArray, where: str, first: int = 0) -> pa.Struc
     return pa.StructArray.from_arrays(children, fields=list(STORAGE), mask=mask)
 
 
+class _Keys(NamedTuple):
+    """Keys by their ids, and the first id of each."""
+
+    keys: list[bytes]
+    ids: dict[bytes, int]
+
+
 class _KeyIds:
-    """The ids of keys by the bytes of their metadata, read once each."""
+    """The keys of metadata by its bytes, read once each."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._known: dict[bytes, dict[bytes, int]] = {}
+        self._known: dict[bytes, _Keys] = {}
 
-    def of(self, data: bytes) -> dict[bytes, int]:
-        """Keys, in the order of their ids.
+    def of(self, data: bytes) -> _Keys:
+        """The keys; one may have several ids where they are in no order.
 
         Raises InvalidFileError: They are no metadata of version 1.
         """
@@ -149,10 +156,9 @@ class _KeyIds:
             bounds = _numbers(data[1 + width : start], width)
             if not data or data[0] & 15 != 1 or len(bounds) != count + 1 or start > len(data):
                 raise InvalidFileError(f"{self._where}: metadata of {len(data)} bytes is damaged")
-            pairs = pairwise(bounds)
-            self._known[data] = {
-                data[start + low : start + high]: at for at, (low, high) in enumerate(pairs)
-            }
+            keys = [data[start + low : start + high] for low, high in pairwise(bounds)]
+            ids = {key: at for at, key in reversed(list(enumerate(keys)))}
+            self._known[data] = _Keys(keys, ids)
         return self._known[data]
 
 
@@ -166,8 +172,8 @@ def _numbers(data: bytes, width: int) -> list[int]:
 class _Group:
     """Puts the values of groups together, level by level; rows share the ids of their keys."""
 
-    def __init__(self, where: str, ids: dict[int, dict[bytes, int]], first: int) -> None:
-        self._where, self._ids, self._first = where, ids, first
+    def __init__(self, where: str, keys: dict[int, _Keys], first: int) -> None:
+        self._where, self._keys, self._first = where, keys, first
 
     def values(self, group: pa.StructArray, rows: np.ndarray, depth: int) -> list[bytes | None]:
         """The value of each group; None: it has none.
@@ -259,7 +265,7 @@ class _Group:
             if not is_valid:
                 continue
             row = int(rows[at])
-            ids = self._ids[row]
+            known, ids = self._keys[row]
             found = {
                 name: value
                 for name, column in zip(names, fields, strict=True)
@@ -268,7 +274,7 @@ class _Group:
             if not found.keys() <= ids.keys():
                 raise self._invalid(row, "has a shredded field whose name its metadata lacks")
             if rest is not None:
-                found |= self._rest(rest, list(ids), names, row)
+                found |= self._rest(rest, known, names, row)
             keys = sorted(found)
             values[at] = _nested(2, [ids[key] for key in keys], [found[key] for key in keys])
         return values
@@ -301,6 +307,8 @@ class _Group:
                 raise self._invalid(row, "is a damaged object")
             if keys[key] in names:
                 raise self._invalid(row, f"has the shredded field {keys[key]!r} in value, too")
+            if keys[key] in found:
+                raise self._invalid(row, f"has the field {keys[key]!r} twice")
             found[keys[key]] = value[start + offset : start + end_of[offset]]
         return found
 

@@ -29,7 +29,7 @@ cdef extern from "variant_paths.h":
     ctypedef struct fv_context:
         fv_tree* tree
         fv_names names
-        fv_buffer out, items, codes, rows, words, ends, text
+        fv_buffer out, items, codes, rows, words, ends, text, sorted
         int64_t most, budget, row, used
         int64_t* last_row
         uint8_t* incomplete
@@ -159,6 +159,7 @@ cdef void _free_context(fv_context* context) noexcept:
     free(context.words.data)
     free(context.ends.data)
     free(context.text.data)
+    free(context.sorted.data)
     fv_tree_free(context.tree)
 
 

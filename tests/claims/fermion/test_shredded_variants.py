@@ -36,6 +36,7 @@ from tests.kit.files.mutations import memory_limit
 from tests.kit.variants import (
     column,
     dictionary,
+    encoded,
     kind_of,
     objects,
     plain,
@@ -224,6 +225,22 @@ def test_values_in_another_form_come_back_equal():
         (found,) = opened.read()["event"].to_pylist()
     assert found["metadata"] == names
     assert plain(found) == {"a": primitive(5), "b": primitive("x")}
+
+
+def test_many_names_in_no_order_are_put_together_by_their_first_ids():
+    """A thousand, each of which is there twice."""
+    names = [f"{at * 7919 % 1_000:03}" for at in range(1_000)]
+    value = {name: at for at, name in enumerate(names)}
+    texts = [name.encode() for name in names] * 2
+    metadata = b"\x41" + struct.pack("<H", len(texts))
+    metadata += struct.pack(f"<{len(texts) + 1}H", *range(0, 6_001, 3)) + b"".join(texts)
+    whole = {
+        "metadata": metadata,
+        "value": encoded(value, {name: at for at, name in enumerate(names)}),
+    }
+    with fermion.open(stored(raw(whole), shred={"event": Shred()})) as opened:
+        assert opened.index.map_keys[0].count == 1_000
+        assert opened.read()["event"].to_pylist() == [whole]
 
 
 WRONG = {

@@ -190,6 +190,15 @@ def test_many_fields_and_long_values_need_wide_offsets():
     assert found == {name.encode(): (16, f"{name} ".encode() * 50) for name in names}
 
 
+def test_of_a_name_with_two_ids_the_first_counts():
+    """Names in no order, one of them twice: those behind it keep their own ids."""
+    metadata = b"\x01\x04\x00\x01\x02\x03\x04xxca"
+    rest = b"\x02\x02\x02\x01\x00\x02\x04\x0c\x05\x0c\x06"  # c: 5, x by its second id: 6
+    whole = whole_values(group([(rest, {"a": {"typed_value": 7}})], OBJECT, metadata=metadata), "x")
+    found = model(keys_of(metadata)[0], whole.to_pylist()[0]["value"])
+    assert found == {b"a": (3, b"\x07"), b"c": (3, b"\x05"), b"x": (3, b"\x06")}
+
+
 OBJECT = pa.struct([("a", pa.struct([("typed_value", pa.int8())]))])
 
 
@@ -202,6 +211,12 @@ OBJECT = pa.struct([("a", pa.struct([("typed_value", pa.int8())]))])
         ((b"", {"a": None}), OBJECT, b"\x01\x01\x00\x01a", "is no object"),
         ((b"\x02\x05", {"a": None}), OBJECT, b"\x01\x01\x00\x01a", "a damaged object"),
         ((b"\x42\xff\xff\xff\xff", {"a": None}), OBJECT, b"\x01\x01\x00\x01a", "damaged object"),
+        (
+            (b"\x02\x02\x00\x01\x00\x01\x02\x00\x00", {"a": None}),
+            OBJECT,
+            b"\x01\x03\x00\x01\x02\x03cca",
+            "the field b'c' twice",
+        ),
         ((None, {"a": None}), OBJECT, b"", "metadata of 0 bytes is damaged"),
         ((None, {"a": None}), OBJECT, b"\x02\x00\x00", "metadata of 3 bytes is damaged"),
         ((None, {"a": None}), OBJECT, b"\xc1\xff\xff\xff\x3f", "metadata of 5 bytes is damaged"),
