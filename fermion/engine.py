@@ -90,6 +90,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.training.reader import TrainingOptions as TrainingOptions
     from fermion.training.reader import TrainingReader as TrainingReader
     from fermion.training.reader import TrainingStats as TrainingStats
+    from fermion.variant import parse_path as parse_path
     from fermion.writing.file_copy import copy_file as copy_file
 
 __all__, __getattr__, __dir__ = load_when_asked_for(
@@ -168,6 +169,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "training.epoch": ("Last",),
         "training.order": ("Shuffle",),
         "training.reader": ("EpochBatches", "TrainingOptions", "TrainingReader", "TrainingStats"),
+        "variant": ("parse_path",),
         "writing.file_copy": ("copy_file",),
     },
     into=__name__,

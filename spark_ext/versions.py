@@ -64,6 +64,11 @@ OPTIONS_OF_CHANGES = Feature(
     (4, 3),
     "use spark_ext.merge with commit_user and commit_identifier",
 )
+VARIANT_FILTERS = Feature(
+    "filters of parts of VARIANT columns that tasks evaluate",
+    (4, 3),
+    "use the filter of read_table or an option",
+)
 FEATURES = (
     TIME_TYPE,
     ARROW_FUNCTIONS,
@@ -75,6 +80,7 @@ FEATURES = (
     TABLES_LIKE,
     OPTIONS_OF_TABLES,
     OPTIONS_OF_CHANGES,
+    VARIANT_FILTERS,
 )
 
 

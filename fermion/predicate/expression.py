@@ -505,6 +505,8 @@ class VariantValue(Column):
     steps: tuple[str | int, ...]
     type: pa.DataType
     strict: bool
+    needs_whole = False
+    """Whether a filter needs whole values where the column of the path has another type."""
 
     def __init__(
         self, column: str, steps: Sequence[str | int], type: pa.DataType, strict: bool = True
@@ -548,6 +550,10 @@ class VariantValue(Column):
         if not isinstance(array, pa.ExtensionArray):
             array = pa.ExtensionArray.from_storage(values.VariantType(array.type), array)
         return values.get(array, self.steps, self.type, strict=self.strict)
+
+    def chosen(self, matches: pa.Array, values: pa.Array, array: pa.Array) -> pa.Array:
+        """The rows that a filter selects: of values of the Variant column, those that match it."""
+        return matches
 
     def to_sql(self) -> str:
         """A call of ``variant_get``."""

@@ -100,4 +100,5 @@ def _matches(inner: Expression, parts: pa.Array) -> Any:
 
 def _of_value(inner: Expression, value: VariantValue, storage: pa.Array) -> Any:
     """Whether the part of each value matches: a ``pyarrow.BooleanArray``."""
-    return _matches(inner, value.values_of(storage))
+    values = value.values_of(storage)
+    return value.chosen(_matches(inner, values), values, storage)

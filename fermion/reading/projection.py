@@ -499,6 +499,8 @@ def _bound(index: FileIndex, expression: Expression) -> BoundFilter:
             if not any(isinstance(index.map_keys.get(each), VariantPaths) for each in ordinals):
                 return node
             column = _projected_value(index, ordinals[0], value)
+            if column.tree is None and value.needs_whole:
+                return node
             of_paths[name := column.field.name] = column
             if column.tree is None:
                 return replace(node, paths=((name,),), value=value)

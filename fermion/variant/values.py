@@ -422,12 +422,12 @@ def cast_column(column: pa.Array, path: Path, type: pa.DataType, *, strict: bool
 
 
 def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
-    """Which values of some are not ruled out at a glance; None: that is not known."""
+    """Which values of some, or nulls, are not ruled out at a glance; None: that is not known."""
     if _is_text(part.type) and (pat.is_integer(type) or pat.is_floating(type)):
         number = r"^\s*[+-]?\d+\s*$" if pat.is_integer(type) else r"(?i)^\s*[+-]?(\d|\.\d|nan|inf)"
-        return pc.fill_null(pc.match_substring_regex(part, number), False)
+        return pc.fill_null(pc.match_substring_regex(part, number), True)
     if pat.is_floating(part.type) and pat.is_integer(type):
-        return pc.fill_null(pc.equal(pc.floor(part), part), False)
+        return pc.fill_null(pc.equal(pc.floor(part), part), True)
     return None
 
 

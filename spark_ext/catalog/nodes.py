@@ -17,7 +17,7 @@ from spark_ext.aggregation.expression import COLUMN, LITERAL, OPERATIONS
 from spark_ext.catalog.callbacks import kind_of, listed
 
 COUNT_ALL = "CountStar"
-CAST, EXTRACT = "CAST", "EXTRACT"
+CAST, EXTRACT, VARIANT_GET = "CAST", "EXTRACT", "VARIANT_GET"
 _NAMED = {"GeneralScalarExpression", "Predicate", "And", "Or", "Not"}
 """Classes of nodes whose `name` says what they compute."""
 _NAMES = {*OPERATIONS, "BOOLEAN_EXPRESSION"} - {CAST, EXTRACT, "NEGATE"}
@@ -37,11 +37,12 @@ class NotTheSame(Exception):
 class Node:
     """A node of one of Spark's expressions.
 
-    operation: `COLUMN`, `LITERAL`, `CAST`, `EXTRACT`, or Spark's name.
+    operation: `COLUMN`, `LITERAL`, `CAST`, `EXTRACT`, `VARIANT_GET`, or Spark's name.
     children: The operands.
-    value: The path of a column, the value of a literal, or the part of a date that is extracted.
-    type: Arrow's of a column; Spark's, of the JVM, of a literal and a cast. None of the literals
-        TRUE and FALSE.
+    value: The path of a column, the value of a literal, the part of a date that is extracted, or
+        the path of a part of a Variant.
+    type: Arrow's of a column; Spark's, of the JVM, of a literal, a cast and a part of a Variant.
+        None of the literals TRUE and FALSE.
     """
 
     operation: str
@@ -106,6 +107,9 @@ def read_expression(node: Any, schema: pa.Schema) -> Node:
         return Node(CAST, (read_expression(node.expression(), schema),), type=node.dataType())
     if kind == "Extract":
         return Node(EXTRACT, (read_expression(node.source(), schema),), node.field())
+    if kind == "VariantGet":
+        child = read_expression(node.child(), schema)
+        return Node(VARIANT_GET, (child,), node.path(), node.targetType())
     name = node.name() if kind in _NAMED else None
     if name not in _NAMES:
         raise NotTheSame(node.toString())

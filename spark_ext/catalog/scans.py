@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, reduce
 from operator import and_
@@ -77,6 +77,7 @@ class TableScanBuilder(Callback):
         self._options = options
         self._given = given or parse_options({**options, "path": table.location})
         self._pushed: list[tuple[Any, Expression]] = []
+        self._wide: list[Expression] = []
         self._limit: int | None = None
         self._order: tuple[SortKey, ...] = ()
         self._answered: list[Answer] | None = None
@@ -107,13 +108,18 @@ class TableScanBuilder(Callback):
             self._schema = self._jvm.type("types.StructType")(first)
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
-        """Accept the filters that have an exact counterpart; Spark applies only the others."""
+        """Accept the filters that have an exact counterpart; Spark applies only the others.
+
+        Those of parts of Variant columns select rows here, too, and are not accepted.
+        """
         left = []
         for predicate in listed(predicates):
             try:
                 self._pushed.append((predicate, self._translator.scan_filter(predicate)))
             except NotTheSame:
                 left.append(predicate)
+                with suppress(NotTheSame):
+                    self._wide.append(self._translator.wide_filter(predicate))
         return self._jvm.array("connector.expressions.filter.Predicate", left)
 
     def pushedPredicates(self) -> Any:  # noqa: N802 - Java's name
@@ -206,7 +212,7 @@ class TableScanBuilder(Callback):
         )
 
     def _scan(self, columns: Sequence[tuple[str, ...]]) -> Scan:
-        filters = [expression for _, expression in self._pushed]
+        filters = [*(expression for _, expression in self._pushed), *self._wide]
         given = parse_filter(self._given.filter)
         if given is not None:
             filters.append(given)

@@ -85,6 +85,13 @@ class Translator:
                 raise
             return computed(condition, predicate.toString())
 
+    def wide_filter(self, predicate: Any) -> Expression:
+        """A filter that selects the rows that a predicate selects, and more: Spark applies it, too.
+
+        Raises NotTheSame: There is none that prunes.
+        """
+        return predicate_filter(read_expression(predicate, self._schema), may_select_more=True)
+
     def sort_key(self, order: Any) -> SortKey:
         """The counterpart of one of Spark's sort orders.
 

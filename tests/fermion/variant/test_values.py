@@ -453,3 +453,12 @@ def test_what_has_no_bytes_or_is_shredded_is_no_value():
     with pytest.raises(InvalidArgumentError, match="surrogates"):
         variant.get(EVENTS, ["\ud800"], pa.int64())
     assert variant.get(EVENTS, "$.user.id", pa.string_view()).to_pylist()[0] == "7"
+
+
+def test_values_that_can_not_be_cast_are_null_among_others_of_their_kind():
+    """Some are ruled out at a glance, as 1.5 is, and some only by a cast, as 1e300."""
+    mixed = variant.from_json(
+        ["1.5", "1e300", "2.0", "3.0", '"x"', '"99999999999999999999"', '"7"']
+    )
+    found = variant.get(mixed, "$", pa.int64(), strict=False)
+    assert found.to_pylist() == [None, None, 2, 3, None, None, 7]

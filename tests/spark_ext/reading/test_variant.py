@@ -1,5 +1,7 @@
 """Variant columns are Spark's VARIANT in every way to read and to write."""
 
+import json
+
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -8,6 +10,8 @@ from pyspark.sql import functions
 import spark_ext
 from fermion import variant
 from fermion_table import SchemaMismatch, Table
+from spark_ext.versions import VARIANT_FILTERS
+from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
 
@@ -144,6 +148,103 @@ def test_streams_carry_variant_values(spark, lake, frame, tmp_path):
     )
     query.awaitTermination()
     assert shown(spark_ext.read_table(spark, sink.location)) == shown(frame)
+
+
+PARTS = {
+    "boolean": "true",
+    "int": "2",
+    "bigint": "2L",
+    "double": "1.5D",
+    "string": "'2'",
+    "date": "DATE'2026-01-01'",
+    "timestamp": "TIMESTAMP'2026-01-01 00:00:00'",
+    "timestamp_ntz": "TIMESTAMP_NTZ'2026-01-01 00:00:00'",
+}
+JSON = (
+    *("2", "1.5", "1.5e0", "true", "null", '"2"', '"true"', '"2026-01-01"', '" 2 "', "[2]", "{}"),
+    *("3000000000", "-2", "2.0", "2.9", '"x"', "1e300", "1767225600"),
+)
+
+
+@pytest.mark.parametrize("paths", [None, "a"])
+@needs(VARIANT_FILTERS)
+def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
+    """Values of all types, cast to all types: by Spark's rules, whatever has a column."""
+    of_types = [f"CAST({value} AS VARIANT)" for value in (*PARTS.values(), "2.0F", "X'32'")]
+    rows = [f"""parse_json('{{"a": {value}}}')""" for value in JSON]
+    rows += [f"to_variant_object(named_struct('a', {value}))" for value in of_types]
+    rows += ["parse_json('{}')", "parse_json('[]')", "NULL"]
+    listed = ", ".join(f"({number}, {row})" for number, row in enumerate(rows))
+    name = f"cast{len(paths or '')}"
+    settings = "" if paths is None else f"TBLPROPERTIES ('fermion.shred.event' = '{paths}')"
+    spark.sql(f"CREATE TABLE variants.{name} (id INT, event VARIANT) {settings}")
+    for chosen in (f"id >= {len(JSON)}", "id < 3", f"id >= 3 AND id < {len(JSON)}", "id = 0"):
+        spark.sql(
+            f"INSERT INTO variants.{name} "
+            f"SELECT id, event FROM VALUES {listed} AS (id, event) WHERE {chosen}"
+        )
+    conditions = [
+        condition
+        for dtype, literal in PARTS.items()
+        for part in [f"try_variant_get(event, '$.a', '{dtype}')"]
+        for condition in (
+            *(f"{part} {sign} {literal}" for sign in ("=", "<", ">=")),
+            *(f"{part} IS NULL", f"{part} IN ({literal}) OR id = 1", f"NOT ({part} > {literal})"),
+        )
+    ]
+    conditions += [
+        "try_cast(event:a AS BIGINT) = 2",
+        "try_variant_get(event, '$.a', 'string') LIKE '2%'",
+    ]
+    plain = spark.table(f"variants.{name}").localCheckpoint()
+    plain.createOrReplaceTempView("plain")
+    for start in range(0, len(conditions), 25):
+        chosen = conditions[start : start + 25]
+        found = [
+            spark.sql(
+                " UNION ALL ".join(
+                    f"SELECT {number} AS number, id FROM {source} WHERE {condition}"
+                    for number, condition in enumerate(chosen)
+                )
+            ).collect()
+            for source in ("plain", f"variants.{name}")
+        ]
+        assert sorted(found[1]) == sorted(found[0]), chosen
+
+
+@needs(VARIANT_FILTERS)
+def test_a_filter_of_a_part_with_a_column_reads_no_other_rows(spark, lake):
+    """Spark gets the rows that match alone, and errors of others are none."""
+    table = Table.create(
+        lake / "pruned",
+        pa.schema([("id", pa.int64()), ("event", variant.VariantType())]),
+        properties={"fermion.shred.event": "user.id"},
+    )
+    texts = [f'{{"user": {{"id": {number}}}}}' for number in range(1000)]
+    table.append({"id": range(1000), "event": variant.from_json(texts)})
+    table.append({"id": range(1000), "event": variant.from_json(texts[::-1])})
+    frame = spark.table("variants.pruned")
+    for condition in (
+        "variant_get(event, '$.user.id', 'bigint') = 7",
+        "variant_get(event, '$[\"user\"].id', 'int') = 7",
+        "event:user.id::bigint = 7",
+    ):
+        chosen = frame.where(condition)
+        assert "'$.user.id', 'bigint') = 7" in chosen._jdf.queryExecution().toString()
+        assert sorted(row.id for row in chosen.collect()) == [7, 992]
+    name = "variant_get(event, '$.user.id', 'bigint')"
+    listed = json.dumps(["id", name])
+    for reader in (
+        spark_ext.read_table(spark, table.location, columns=["id", name]),
+        spark.read.format("fermion").option("columns", listed).load(table.location),
+    ):
+        rows = reader.where(f"`{name}` < 2").orderBy("id").collect()
+        assert [tuple(row) for row in rows] == [(0, 0), (1, 1), (998, 1), (999, 0)]
+    exact = frame.where("variant_get(event, '$.user.id', 'bigint') = 7").groupBy().count()
+    assert exact.collect()[0][0] == 2
+    spark.sql("DELETE FROM variants.pruned WHERE variant_get(event, '$.user.id', 'int') < 999")
+    table.refresh()
+    assert table.count() == 2
 
 
 def test_a_struct_is_no_variant(spark, lake):
