@@ -59,6 +59,7 @@ def plan_compaction(
     min_input_files: int = 2,
     is_sorting: bool = False,
     column_files_max: int = COLUMN_FILES_DEFAULT,
+    moved_blobs: frozenset[str] = frozenset(),
 ) -> list[CompactionGroup]:
     """Which files to compact together.
 
@@ -70,14 +71,22 @@ def plan_compaction(
     is_sorting: Whether groups will be sorted: then big files take part, and groups are bigger, as
         rows only move within a group.
     column_files_max: A file that has more column files is written again, with all columns in it.
+    moved_blobs: So is a file that refers to one of these blob files (see `dead_blob_files`).
     """
+
+    def is_due(entry: Entry) -> bool:
+        return (
+            _is_worn(entry)
+            or len(entry.column_files) > column_files_max
+            or any(each.name in moved_blobs for each in entry.blob_files)
+        )
+
     min_input_files = integer(min_input_files, "min_input_files")
     if min_input_files < 2:
         raise InvalidArgumentError(f"min_input_files={min_input_files}: expected at least 2")
     kinds: dict[Any, list[Entry]] = {}
     for entry in entries:
-        is_due = _is_worn(entry) or len(entry.column_files) > column_files_max
-        if is_sorting or is_due or entry.bytes < SMALL_FRACTION * target_bytes:
+        if is_sorting or is_due(entry) or entry.bytes < SMALL_FRACTION * target_bytes:
             kind = entry.partition, entry.bucket, entry.level, entry.batch is None
             kinds.setdefault(kind, []).append(entry)
     group_bytes = target_bytes * (SORTED_GROUP_FILES if is_sorting else 1)
@@ -85,10 +94,7 @@ def plan_compaction(
     return [
         group
         for group in groups
-        if len(group.entries) >= min_input_files
-        or any(
-            _is_worn(each) or len(each.column_files) > column_files_max for each in group.entries
-        )
+        if len(group.entries) >= min_input_files or any(map(is_due, group.entries))
     ]
 
 
@@ -164,12 +170,14 @@ class SmallFilesTask(CompactionTask):
 
     schema: The table's: what is written, and what the files are read as.
     sort_by: What to sort a group's rows by (see `sorting.parse_order`); none keeps their order.
+    moved_blobs: Blob files whose values are copied, by name.
     """
 
     schema: TableSchema
     reader: SplitReader
     settings: WriteSettings
     sort_by: tuple[str, ...] = ()
+    moved_blobs: frozenset[str] = frozenset()
 
     def rewrite(self) -> CompactionMessage:
         """Write the group's rows again."""
@@ -182,7 +190,7 @@ class SmallFilesTask(CompactionTask):
                 settings=self.settings,
                 base_id=0,
                 owned=owned,
-                known_blobs=known_blobs(self.reader, entries),
+                known_blobs=known_blobs(self.reader, entries, self.moved_blobs),
             ) as writer,
         ):
             batches = _rows(self)
@@ -217,6 +225,7 @@ def compaction_tasks(
     schemas: SchemaVersions,
     target_bytes: int,
     sort_by: Sequence[str] | str = (),
+    moved_blobs: frozenset[str] = frozenset(),
 ) -> list[CompactionTask]:
     """The groups as tasks.
 
@@ -224,6 +233,7 @@ def compaction_tasks(
     schemas: Its own, and those that the files were written with.
     sort_by: Columns, or ``zorder(a, b)``; refused for files in batch mode, whose rows have their
         place.
+    moved_blobs: See `dead_blob_files`.
     """
     schema = schemas.current
     if sort_by and any(entry.batch is not None for group in groups for entry in group.entries):
@@ -254,6 +264,7 @@ def compaction_tasks(
             guard=expiry_guard(store, snapshot),
             settings=settings,
             sort_by=(sort_by,) if isinstance(sort_by, str) else tuple(sort_by),
+            moved_blobs=moved_blobs,
         )
         for group in groups
     ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, fields
 
@@ -13,7 +14,7 @@ from fermion.display import counted, short_repr
 from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.commit.request import FileGroup
-from fermion_table.metadata.manifest import Entry, paths_of
+from fermion_table.metadata.manifest import BlobFile, Entry, paths_of
 from fermion_table.metadata.snapshot import Producer
 from fermion_table.storage.store import AtomicStore
 
@@ -138,6 +139,27 @@ def compact_group(task: CompactionTask) -> CompactionMessage:
     task = check_kind(task, CompactionTask, "task")  # type: ignore[type-abstract]
     with task.guard():
         return task.rewrite()
+
+
+def dead_blob_files(entries: Iterable[Entry]) -> frozenset[str]:
+    """Blob files of the table whose values are to be copied, so that the files can go: by name.
+
+    Rows refer to less than half of each, and the files whose references change are smaller than
+    what that frees.
+
+    entries: All live files.
+    """
+    found: dict[str, list[tuple[BlobFile, int]]] = defaultdict(list)
+    for entry in entries:
+        for each in entry.blob_files:
+            found[each.name].append((each, entry.bytes))
+    dead = set[str]()
+    for name, uses in found.items():
+        file, live = uses[0][0], sum(each.live_bytes for each, _ in uses)
+        is_own = all(each.external_path is None for each, _ in uses)
+        if is_own and 2 * live < file.size and sum(size for _, size in uses) < file.size - live:
+            dead.add(name)
+    return frozenset(dead)
 
 
 def slim(entry: Entry) -> Entry:

@@ -88,7 +88,8 @@ def plan_tree(
     marks_replaced: Whether rows of older runs that the new run replaces are marked as deleted.
     replaces_whole: Whether such a row need not be merged with the new one (see
         `MergeEngine.replaces_whole`).
-    has_expired: Whether a file is known to hold rows that are expired.
+    has_expired: Whether a file is known to hold rows that are expired, or refers to values that are
+        moved.
     Raises CorruptMetadata: Files of one run have keys in common.
     """
     runs = sorted_runs(files)

@@ -14,7 +14,13 @@ from fermion.engine import iterate_ahead
 from fermion.exports import dataclass
 from fermion_table.compaction.expired_rows import ExpiredRows, expired_rows
 from fermion_table.compaction.marking import Marking, OlderRows
-from fermion_table.compaction.task import CompactionGroup, CompactionMessage, CompactionTask, slim
+from fermion_table.compaction.task import (
+    CompactionGroup,
+    CompactionMessage,
+    CompactionTask,
+    dead_blob_files,
+    slim,
+)
 from fermion_table.compaction.tree import Runs, TreePlan, plan_tree, universal_options
 from fermion_table.compaction.tree_changelog import PlannedOn, TreeChangelog, tree_changelog
 from fermion_table.compaction.universal import due_trees
@@ -60,6 +66,7 @@ class TreeTask(CompactionTask):
     rewrites, upgrades, drops, older: See `TreePlan`.
     expired: Finds the rows that are removed because they have expired; None: none is.
     producer, changelog: See `tree_changelog`.
+    moved_blobs: Blob files whose values are copied, by name.
     """
 
     schema: TableSchema
@@ -77,6 +84,7 @@ class TreeTask(CompactionTask):
     expired: ExpiredRows | None = None
     producer: Producer | None = None
     changelog: TreeChangelog | None = None
+    moved_blobs: frozenset[str] = frozenset()
 
     @property
     def upgraded(self) -> tuple[Entry, ...]:
@@ -93,7 +101,7 @@ class TreeTask(CompactionTask):
         written: list[Entry] = []
         kept: set[str] = set()
         unfoldable: list[Unfoldable] = []
-        older_entries = [file.entry for run in self.older for file in run]
+        read = [*self.group.entries, *(file.entry for run in self.older for file in run)]
         marking = Marking(self.older, self.reader, self.store)
         with OwnedFiles(self.store) as owned:
             writer = TreeWriter(
@@ -101,7 +109,7 @@ class TreeTask(CompactionTask):
                 self.schema,
                 self.key,
                 settings=self.settings,
-                known_blobs=known_blobs(self.reader, (*self.group.entries, *older_entries)),
+                known_blobs=known_blobs(self.reader, read, self.moved_blobs),
             )
             for sections in self.rewrites:
                 files = [file for section in sections for file in section.files]
@@ -247,10 +255,12 @@ def tree_tasks(
     counts = bucket_counts(entries, schemas)
     options, settings = universal_options(key.options), key.options.compaction
     due = due_trees(trees, options, settings, table.snapshot, store=table.store, now_ms=now_ms)
-    expired = expired_rows(key, now_ms)
+    expired, moved = expired_rows(key, now_ms), dead_blob_files(entries)
 
     def has_expired(file: TreeFile) -> bool:
         entry = file.entry
+        if any(each.name in moved for each in entry.blob_files):
+            return True
         return expired is not None and expired.known_in(entry, schema, schemas[entry.schema_id])
 
     tasks: list[CompactionTask] = []
@@ -277,6 +287,7 @@ def tree_tasks(
             bucket=tree[1],
             total_buckets=counts[tree[0]],
             expired=expired if plan.expires else None,
+            moved_blobs=moved,
         )
         tasks.append(task)
     return tasks
@@ -291,6 +302,7 @@ def _task(
     bucket: int,
     total_buckets: int,
     expired: ExpiredRows | None,
+    moved_blobs: frozenset[str],
 ) -> TreeTask:
     """What carries out the plan of a tree with some files."""
     inputs = [file.entry for group in plan.rewrites for part in group for file in part.files]
@@ -326,6 +338,7 @@ def _task(
         drops=plan.drops,
         older=plan.older,
         expired=expired,
+        moved_blobs=moved_blobs,
         producer=producer,
         changelog=changelog,
     )

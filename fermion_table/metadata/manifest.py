@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -111,6 +111,17 @@ class BlobFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     def name(self) -> str:
         """What references call it."""
         return self.file.rpartition("/")[2]
+
+
+class KnownBlobs(NamedTuple):
+    """Blob files to which rows have references that are written again.
+
+    files: By name.
+    moved: Names of those whose values are copied to new ones.
+    """
+
+    files: dict[str, BlobFile]
+    moved: frozenset[str] = frozenset()
 
 
 def is_in(runs: Runs, field_id: int) -> bool:

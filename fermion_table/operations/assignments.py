@@ -186,12 +186,28 @@ def _shortened(value: Any) -> str:
     return shown if len(shown) <= SHOWN_LENGTH else f"{shown[:SHOWN_LENGTH]}..."
 
 
+def fields_read(schema: TableSchema, assignments: Mapping[str, Assignment]) -> tuple[Field, ...]:
+    """The columns that assignments look at; functions look at any."""
+    names: set[str] = set()
+    for value in assignments.values():
+        paths: Collection[Path] | None = ()
+        if isinstance(value, (SqlExpression, Column)):
+            paths = value.paths if isinstance(value, SqlExpression) else (value.path,)
+        elif isinstance(value, pc.Expression):
+            paths = pyarrow_columns(value)
+        if paths is None or (callable(value) and not paths):
+            return schema.fields
+        names.update(path[0] for path in paths)
+    return tuple(field for field in schema.fields if field.name in names)
+
+
 def assigned(
     batch: pa.RecordBatch, assignments: Mapping[str, Assignment], schema: TableSchema
 ) -> pa.RecordBatch:
     """Rows with some columns set; every expression sees the rows as they were.
 
-    batch: All columns of the table in their order, perhaps others after them.
+    batch: All columns of the table in their order, perhaps others after them. Of blobs that are
+        neither set nor looked at it may have references.
     Raises SchemaMismatch: A value does not fit its column.
     """
     places = {name: place for place, name in enumerate(schema.names)}
@@ -201,11 +217,20 @@ def assigned(
         array = evaluated(value, batch, schema.by_name[name])
         place = places[name]
         arrays[place], fields[place] = array, pa.field(name, array.type)
+    wanted = schema.to_arrow(field_ids=False)
+    carried = {
+        places[name]: rows.column(places[name])
+        for name in schema.blob_columns
+        if pa.types.is_struct(rows.schema.field(places[name]).type)
+    }
+    for place in carried:  # nulls stand for them
+        fields[place] = wanted.field(place)
+        arrays[place] = pa.nulls(batch.num_rows, fields[place].type)
     changed = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-    conversions = plan_writing(schema, changed.schema)
-    fitting = convert_batch(conversions, changed, schema.to_arrow(field_ids=False))
+    fitting = convert_batch(plan_writing(schema, changed.schema), changed, wanted)
+    columns = [carried.get(place, column) for place, column in enumerate(fitting.columns)]
     return pa.RecordBatch.from_arrays(
-        [*fitting.columns, *(batch.column(place) for place in others)], schema=batch.schema
+        [*columns, *(batch.column(place) for place in others)], schema=batch.schema
     )
 
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from fermion.exports import dataclass
+from fermion.options import BlobForm
 from fermion.predicate import RowRanges
 from fermion_table.commit.request import RunNumbers
 from fermion_table.merging.primary_key import PrimaryKey, primary_key_of
@@ -30,7 +31,7 @@ from fermion_table.metadata.deletion_vector import (
     write_vectors,
 )
 from fermion_table.metadata.history import SchemaVersions, until_expiry
-from fermion_table.metadata.manifest import DeletionVector, Entry, Source
+from fermion_table.metadata.manifest import DeletionVector, Entry, KnownBlobs, Source
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.metadata.shared_files import SharedFiles, options_for
 from fermion_table.metadata.snapshot import Snapshot
@@ -38,7 +39,12 @@ from fermion_table.planning.filters import TableFilter, table_filter
 from fermion_table.planning.partition_pruning import partitions_replaced
 from fermion_table.planning.plan import LiveFiles, files_that_must_match, plan_scan, splits_of
 from fermion_table.reading.split_reader import SplitReader
-from fermion_table.reading.whole_rows import column_reader, whole_row_reader, write_again
+from fermion_table.reading.whole_rows import (
+    column_reader,
+    known_blobs,
+    whole_row_reader,
+    write_again,
+)
 from fermion_table.scanning.scan import FileScan, Scan
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -205,8 +211,8 @@ class Draft:
 
     def replace(self, entry: Entry, rows: RowRanges) -> None:
         """Write some rows of a file again, in place of the file."""
-        reader = self.reader([entry])
-        with self.writer(source="compact") as writer:
+        reader = self.reader([entry], carries_blobs=True)
+        with self.writer(source="compact", known_blobs=known_blobs(reader, [entry])) as writer:
             batches = self.batches(reader, entry, rows)
             write_again(writer, self.read(reader, entry, rows), reader.schema, batches)
             entries = writer.prepare_commit()[0].entries
@@ -239,10 +245,12 @@ class Draft:
         source: Source = "append",
         schema: TableSchema | None = None,
         replaced: Replaced = False,
+        known_blobs: KnownBlobs | None = None,
     ) -> TableWriter:
         """Writes new files under the draft's schema, or another one.
 
         replaced: See `bucket_counts`.
+        known_blobs: See `DataFiles`.
         """
         settings = WriteSettings(source=source)
         return make_writer(
@@ -253,6 +261,7 @@ class Draft:
             base_id=self.base.id,
             owned=self.written,
             bucket_counts=self.bucket_counts(replaced),
+            known_blobs=known_blobs,
         )
 
     def replaced(self, filter: Any) -> Replaced:
@@ -277,9 +286,13 @@ class Draft:
             return {each: count for each, count in counts.items() if each not in gone}
         return counts
 
-    def reader(self, entries: Sequence[Entry]) -> SplitReader:
-        """Reads whole rows of files of one kind, with the batch columns of files that have them."""
-        return whole_row_reader(entries, self.store, self.schema, self.schemas)
+    def reader(self, entries: Sequence[Entry], *, carries_blobs: bool = False) -> SplitReader:
+        """Reads whole rows of files of one kind, with the batch columns of files that have them.
+
+        carries_blobs: Whether columns of blobs come as references.
+        """
+        form: BlobForm = "references" if carries_blobs and self.schema.blob_columns else "bytes"
+        return whole_row_reader(entries, self.store, self.schema, self.schemas, blobs=form)
 
     def column_reader(self, entries: Iterable[Entry], fields: tuple[Field, ...]) -> SplitReader:
         """Reads some columns of all rows of files; `fields` may be pruned below structs."""

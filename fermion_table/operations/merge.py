@@ -233,7 +233,8 @@ def _write_batches(
         columns = [*fresh.columns, *batch.columns[width:]]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
-    return write_changed(draft, entry, kept, RowRanges.from_indices(updated.rows), change)
+    changed = RowRanges.from_indices(updated.rows)
+    return write_changed(draft, draft.reader([entry]), entry, kept, changed, change)
 
 
 class MergeResult:

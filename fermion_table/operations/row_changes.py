@@ -25,6 +25,7 @@ from fermion_table.metadata.snapshot import Kind
 from fermion_table.operations.assignments import (
     Assignment,
     assigned,
+    fields_read,
     overlaid,
     read_assignments,
     settled,
@@ -39,7 +40,8 @@ from fermion_table.operations.keyed_rows import (
 from fermion_table.operations.whole_columns import is_set_beside, set_beside
 from fermion_table.planning.filters import TableFilter, table_filter
 from fermion_table.planning.plan import plan_scan
-from fermion_table.reading.whole_rows import write_again
+from fermion_table.reading.split_reader import SplitReader
+from fermion_table.reading.whole_rows import known_blobs, write_again
 from fermion_table.schema.changes import merge_columns
 from fermion_table.schema.schema import TableSchema
 
@@ -316,8 +318,10 @@ class Update(_Filtered):
                 set_beside(draft, each.entry, assignments)
         plain = [each for each in matched if each.entry.batch is None]
         if plain:
-            with draft.writer() as writer:
-                for batch in self._changed_rows(draft, plain, assignments):
+            entries = [each.entry for each in plain]
+            reader = draft.reader(entries, carries_blobs=carries_blobs(draft, assignments))
+            with draft.writer(known_blobs=known_blobs(reader, entries)) as writer:
+                for batch in self._changed_rows(draft, reader, plain, assignments):
                     writer.write(batch, copy=False)
                 (message,) = writer.prepare_commit()
             for each in plain:
@@ -332,9 +336,12 @@ class Update(_Filtered):
         return f"update {', '.join(self.assignments)} where {self.where}"
 
     def _changed_rows(
-        self, draft: Draft, matched: Sequence[Matched], assignments: Mapping[str, Assignment]
+        self,
+        draft: Draft,
+        reader: SplitReader,
+        matched: Sequence[Matched],
+        assignments: Mapping[str, Assignment],
     ) -> Iterator[pa.RecordBatch]:
-        reader = draft.reader([each.entry for each in matched])
         for each in matched:
             for batch in draft.read(reader, each.entry, each.rows):
                 yield assigned(batch, assignments, draft.schema)
@@ -348,8 +355,17 @@ class Update(_Filtered):
         def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
             return assigned(batch, assignments, draft.schema)
 
-        entries = write_changed(draft, entry, draft.live_rows(entry), matched.rows, change)
+        reader = draft.reader([entry], carries_blobs=carries_blobs(draft, assignments))
+        entries = write_changed(draft, reader, entry, draft.live_rows(entry), matched.rows, change)
         draft.take_place(entry, entries)
+
+
+def carries_blobs(draft: Draft, assignments: Mapping[str, Assignment]) -> bool:
+    """Whether an update neither sets blobs nor looks at any."""
+    blobs = draft.schema.blob_columns
+    if not blobs or not assignments.keys().isdisjoint(blobs):
+        return False
+    return all(field.name not in blobs for field in fields_read(draft.schema, assignments))
 
 
 ChangeRows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
@@ -357,14 +373,19 @@ ChangeRows = Callable[[pa.RecordBatch, int], pa.RecordBatch]
 
 
 def write_changed(
-    draft: Draft, entry: Entry, kept: RowRanges, changed: RowRanges, change: ChangeRows
+    draft: Draft,
+    reader: SplitReader,
+    entry: Entry,
+    kept: RowRanges,
+    changed: RowRanges,
+    change: ChangeRows,
 ) -> tuple[Entry, ...]:
     """Write a file again, its rows and batches in their order; the draft does not change.
 
+    reader: Of whole rows.
     changed: Those of them that `change` makes others of.
     Returns: The new files, to take the place of the old one.
     """
-    reader = draft.reader([entry])
     mask = mask_within(changed, kept, entry.rows)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -377,7 +398,7 @@ def write_changed(
                 done += int(np.count_nonzero(inside))
             yield batch
 
-    with draft.writer() as writer:
+    with draft.writer(known_blobs=known_blobs(reader, [entry])) as writer:
         write_again(writer, batches(), reader.schema, draft.batches(reader, entry, kept))
         (message,) = writer.prepare_commit()
     return message.entries

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from fermion.predicate import Column
 from fermion_table.errors import ColumnFunctionError, SchemaMismatch
 from fermion_table.metadata.manifest import COLUMN_FILES_LIMIT, Entry
-from fermion_table.operations.assignments import Assignment, evaluated
+from fermion_table.operations.assignments import Assignment, evaluated, fields_read
 from fermion_table.operations.column_task import ColumnTask
 from fermion_table.operations.draft import Draft, Matched
-from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.conversion import convert_batch, find_null, plan_writing
-from fermion_table.schema.schema import Field
 from fermion_table.writing.column_files import placed, schema_of_columns
 
 COLUMNS_PER_CHANGED = 4
@@ -67,7 +63,7 @@ def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]
     task = ColumnTask(
         store=draft.store,
         function=changed,
-        request=draft.column_reader([entry], _read(draft, assignments)).request,
+        request=draft.column_reader([entry], fields_read(schema, assignments)).request,
         columns=arrow,
         written=columns,
         action="update",
@@ -77,17 +73,3 @@ def set_beside(draft: Draft, entry: Entry, assignments: Mapping[str, Assignment]
     except ColumnFunctionError as error:
         raise error.__cause__ or error from None
     draft.set_columns(entry, placed(entry, made, columns, schema, draft.schemas))
-
-
-def _read(draft: Draft, assignments: Mapping[str, Assignment]) -> tuple[Field, ...]:
-    """The columns that the assignments look at: functions and expressions at any."""
-    fields = draft.schema.fields
-    names: set[str] = set()
-    for value in assignments.values():
-        if isinstance(value, SqlExpression):
-            names.update(path[0] for path in value.paths)
-        elif callable(value) or isinstance(value, pc.Expression):
-            return fields
-        elif isinstance(value, Column):
-            names.add(value.path[0])
-    return tuple(field for field in fields if field.name in names)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from fermion.options import BlobForm
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.manifest import BlobFile, Entry, check_layouts
+from fermion_table.metadata.manifest import Entry, KnownBlobs, check_layouts
 from fermion_table.planning.split import ReadRequest
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.schema.schema import Field, TableSchema
@@ -122,11 +122,14 @@ def column_reader(
     )
 
 
-def known_blobs(reader: SplitReader, entries: Iterable[Entry]) -> dict[str, BlobFile] | None:
-    """The blob files whose values stay where they are, by name; None: the reader gives values."""
+def known_blobs(
+    reader: SplitReader, entries: Iterable[Entry], moved: frozenset[str] = frozenset()
+) -> KnownBlobs | None:
+    """The blob files that the rows of a reader refer to; None: it gives values."""
     if reader.request.blobs == "bytes":
         return None
-    return {each.name: each for entry in entries for each in entry.blob_files}
+    files = {each.name: each for entry in entries for each in entry.blob_files}
+    return KnownBlobs(files, moved)
 
 
 class RowWriter(Protocol):

@@ -19,7 +19,12 @@ from fermion_table.checks.verify import VerifyReport
 from fermion_table.compaction import small_files
 from fermion_table.compaction.run import commit_groups, run_compaction
 from fermion_table.compaction.small_files import compaction_tasks
-from fermion_table.compaction.task import CompactionMessage, CompactionResult, CompactionTask
+from fermion_table.compaction.task import (
+    CompactionMessage,
+    CompactionResult,
+    CompactionTask,
+    dead_blob_files,
+)
 from fermion_table.expiry import expire
 from fermion_table.expiry.maintenance import MaintenanceResult
 from fermion_table.merging.primary_key import primary_key_of
@@ -86,6 +91,7 @@ def plan_compaction(
     if column_files_max is None:
         column_files_max = parse_properties(state.schema.properties).column_files_max
     entries, _ = scan(self, filter=filter).entries
+    moved = dead_blob_files(entries) if filter is None else frozenset[str]()
     return compaction_tasks(
         small_files.plan_compaction(
             entries,
@@ -93,12 +99,14 @@ def plan_compaction(
             min_input_files=min_input_files,
             is_sorting=bool(sort_by),
             column_files_max=column_files_max,
+            moved_blobs=moved,
         ),
         store=state.store,
         snapshot=state.snapshot,
         schemas=state.schemas,
         target_bytes=target,
         sort_by=sort_by or (),
+        moved_blobs=moved,
     )
 
 

@@ -16,23 +16,23 @@ many bytes the file has is in the entry.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.blobs import is_blob, is_reference, stored_field
+from fermion.blobs import Handle, is_blob, is_reference, stored_field
 from fermion.engine import numbers_of, open_sink
 from fermion.layout import BLOB_ALIGNMENT
-from fermion_table.metadata.manifest import BlobFile
+from fermion_table.metadata.manifest import BlobFile, KnownBlobs
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import blob_path, unique_name
 
 if TYPE_CHECKING:
     from fermion.engine import Sink
 
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 HEAD = struct.pack("<8sI52x", b"FRMNBLOB", 1)
 
 
@@ -47,7 +47,7 @@ class BlobFilesWriter:
 
     owned: Gets its files.
     size_max: A file that has so many bytes gets no more values.
-    known: Blob files that rows have references to, by name; None: rows have values.
+    known: Blob files that rows have references to; None: rows have values.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class BlobFilesWriter:
         owned: OwnedFiles,
         size_max: int,
         is_durable: bool,
-        known: Mapping[str, BlobFile] | None,
+        known: KnownBlobs | None,
     ) -> None:
         self._owned, self._store = owned, owned.store
         self._size_max, self._is_durable = size_max, is_durable
@@ -89,31 +89,52 @@ class BlobFilesWriter:
             self._finish()
         return name, offset
 
-    def count(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Note to which values rows with references refer."""
-        if self._known is None:
-            return
-        batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
-        for batch in batches:
-            for place, field in enumerate(batch.schema):
-                if is_reference(field) and batch.num_rows:
-                    self._count(batch.column(place))
+    def placed(self, rows: Rows) -> Rows:
+        """Rows with references to where values lie now; it is noted to which they refer."""
+        if self._known is None or not rows.num_rows:
+            return rows
+        if isinstance(rows, pa.Table):
+            return pa.Table.from_batches(map(self.placed, rows.to_batches()), rows.schema)
+        arrays = rows.columns
+        for place, field in enumerate(rows.schema):
+            if is_reference(field):
+                arrays[place] = self._placed(arrays[place], self._known)
+        return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
-    def _count(self, references: pa.StructArray) -> None:
-        _, files, _, sizes, _ = references.flatten()
+    def _placed(self, references: pa.StructArray, known: KnownBlobs) -> pa.StructArray:
+        inline, files, offsets, sizes, sums = references.flatten()
         encoded = files.dictionary_encode()
         is_outside = np.asarray(files.is_valid())
-        codes = numbers_of(encoded.indices.fill_null(0))[is_outside]
-        sums = np.bincount(codes, numbers_of(sizes.fill_null(0))[is_outside])
-        for name, size in zip(encoded.dictionary.to_pylist(), sums.tolist(), strict=False):
-            self._live[name] = self._live.get(name, 0) + int(size)
+        codes = numbers_of(encoded.indices.fill_null(0))
+        live = np.bincount(codes[is_outside], numbers_of(sizes.fill_null(0))[is_outside])
+        names = encoded.dictionary.to_pylist()
+        for name, size in zip(names, live.tolist(), strict=False):
+            if name not in known.moved:
+                self._live[name] = self._live.get(name, 0) + int(size)
+        is_moved = is_outside & np.isin(
+            codes, [names.index(each) for each in known.moved & {*names}]
+        )
+        if not is_moved.any():
+            return references
+        new_files, new_offsets = files.to_pylist(), offsets.to_pylist()
+        for row in np.flatnonzero(is_moved).tolist():
+            path = self._store.locate(known.files[new_files[row]].path)
+            checksums = tuple(sums[row].as_py() or ())
+            options = self._store.storage_options
+            size = sizes[row].as_py()
+            value = Handle(path, new_offsets[row], size, checksums, None, options).read()
+            new_files[row], new_offsets[row] = self.write_blob(memoryview(value))
+        columns = [inline, pa.array(new_files, files.type), pa.array(new_offsets, offsets.type)]
+        return pa.StructArray.from_arrays(
+            [*columns, sizes, sums], fields=list(references.type), mask=references.is_null()
+        )
 
     def close(self) -> tuple[BlobFile, ...]:
         """Finish the files, and describe all that the data file refers to."""
         self._finish()
-        known = self._known or {}
+        known = self._known or KnownBlobs({})
         kept = [
-            msgspec.structs.replace(known[name], live_bytes=size)
+            msgspec.structs.replace(known.files[name], live_bytes=size)
             for name, size in self._live.items()
         ]
         return (*kept, *self._done)

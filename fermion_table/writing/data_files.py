@@ -5,7 +5,7 @@ A file has a unique name, which its owner notes before the file is made (see `Ow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from fermion.engine import copy_file, is_variant
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion_table.metadata.manifest import (
     BatchRange,
-    BlobFile,
     Entry,
     FieldStatistics,
+    KnownBlobs,
     Source,
     field_id_runs,
 )
@@ -180,8 +180,7 @@ class DataFiles:
     """Makes data files.
 
     stripe_bytes: Of a stripe, where the file options do not say it; None: their default.
-    known_blobs: Rows come with references to values in these blob files, by name; None: with
-        values.
+    known_blobs: Rows come with references to values in these blob files; None: with values.
 
     Attributes:
     target_bytes: Size that a file should have.
@@ -194,7 +193,7 @@ class DataFiles:
         settings: WriteSettings,
         *,
         stripe_bytes: int | None = None,
-        known_blobs: Mapping[str, BlobFile] | None = None,
+        known_blobs: KnownBlobs | None = None,
     ) -> None:
         properties = parse_properties(schema.properties)
         target = settings.target_file_bytes

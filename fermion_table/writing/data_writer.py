@@ -7,7 +7,7 @@ Nothing it writes is visible before a commit names it: files have unique names, 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from fermion.errors import InvalidArgumentError
 from fermion.progress import watched
 from fermion.typing import TableLike
 from fermion_table.argument_checks import check_kind
-from fermion_table.metadata.manifest import BlobFile
+from fermion_table.metadata.manifest import KnownBlobs
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.schema.selection import INDEX_IN_BATCH
@@ -121,7 +121,7 @@ class DataWriter(OwningWriter):
         base_id: int | None = None,
         branch: str = MAIN,
         owned: OwnedFiles | None = None,
-        known_blobs: Mapping[str, BlobFile] | None = None,
+        known_blobs: KnownBlobs | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -234,9 +234,9 @@ class DataWriter(OwningWriter):
                 part, places = part.remove_column(last), part.column(last).to_numpy()
             size = sum(batch.nbytes for batch in batches)
             file = self._file_for(partition, size)
-            file.writer.append_batch(number, part, copy=copy, positions=places)
             if file.blobs is not None:
-                file.blobs.count(part)
+                part = file.blobs.placed(part)
+            file.writer.append_batch(number, part, copy=copy, positions=places)
             self._count(file, part.num_rows, size)
 
     def _finish(self) -> None:
@@ -275,9 +275,9 @@ class DataWriter(OwningWriter):
             rows = rows.slice(head.num_rows)
 
     def _write_to(self, file: OpenFile, rows: pa.RecordBatch, copy: bool, size: int) -> None:
-        file.writer.write(rows, copy=copy)
         if file.blobs is not None:
-            file.blobs.count(rows)
+            rows = file.blobs.placed(rows)
+        file.writer.write(rows, copy=copy)
         self._count(file, rows.num_rows, size)
 
     def _count(self, file: OpenFile, rows: int, raw_bytes: int) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fermion_table.metadata.bucket_counts import BucketCounts
+from fermion_table.metadata.manifest import KnownBlobs
 from fermion_table.schema.schema import TableSchema, has_buckets
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import MAIN
@@ -29,15 +30,19 @@ def make_writer(
     branch: str = MAIN,
     owned: OwnedFiles | None = None,
     bucket_counts: BucketCounts | None = None,
+    known_blobs: KnownBlobs | None = None,
 ) -> TableWriter:
     """Make the writer of a table.
 
     store, schema, settings, table_uuid, base_id, branch, owned: See `DataWriter`.
     bucket_counts: See `KeyWriter`.
+    known_blobs: See `DataFiles`; of an append table.
     """
     kind: Callable[..., TableWriter] = KeyWriter if has_buckets(schema) else DataWriter
     if has_buckets(schema) and bucket_counts:
         kind = partial(KeyWriter, bucket_counts=bucket_counts)
+    if known_blobs is not None:
+        kind = partial(DataWriter, known_blobs=known_blobs)
     return kind(
         store,
         schema,

@@ -6,7 +6,7 @@ a run, so that the files of a run have no key in common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from fermion.exports import dataclass
 from fermion_table.argument_checks import check_kind
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.metadata.manifest import BlobFile, Entry
+from fermion_table.metadata.manifest import Entry, KnownBlobs
 from fermion_table.options import MIB
 from fermion_table.schema.schema import KIND_COLUMN, TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
@@ -75,7 +75,7 @@ class TreeWriter:
         key: PrimaryKey,
         *,
         settings: WriteSettings | None = None,
-        known_blobs: Mapping[str, BlobFile] | None = None,
+        known_blobs: KnownBlobs | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -181,13 +181,13 @@ class TreeWriter:
         some: slice,
     ) -> None:
         raw_bytes = rows.nbytes
+        if current.file.blobs is not None:
+            rows = current.file.blobs.placed(rows)
         if run.has_kinds:
             held = np.zeros(rows.num_rows, np.int8) if kinds is None else kinds[some]
             current.retractions += int(is_retraction(held).sum())
             rows = with_kinds(rows, held)
         current.file.writer.write(rows, copy=False)
-        if current.file.blobs is not None:
-            current.file.blobs.count(rows)
         self._files.count(current.file, rows.num_rows, raw_bytes)
 
     def _close(self, current: _RunFile, run: _Run) -> Entry:

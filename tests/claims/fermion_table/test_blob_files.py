@@ -11,6 +11,7 @@ from unittest import mock
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import fermion
@@ -352,3 +353,74 @@ def test_rows_whose_blobs_are_lost_can_be_left_out(tmp_path: Path) -> None:
     table.repair(leave_out_missing=True)
     check(Table.open(tmp_path / "t"), {key: each for key, each in model.items() if key < 10})
     assert (tmp_path / "t" / first.blob_files[0].path).exists()
+
+
+def test_rows_that_move_carry_their_references(tmp_path: Path) -> None:
+    """Deletes and updates of other columns write no value again; functions are given bytes."""
+    schema = pa.schema([*SCHEMA, pa.field("v", pa.int64())])
+    table, path = Table.create(tmp_path / "t", schema, durability="fast"), tmp_path / "t"
+    images = [value(key, 70_000) for key in range(9)]
+    table.append({"k": range(9), "image": images, "v": [0] * 9})
+    table.append_batch(5, {"k": [10, 11], "image": [images[0], None], "v": [0, 0]})
+    before = blob_files(path)
+    table.delete("k < 6")
+    table.update("k = 7 OR k = 10", {"v": pc.field("v") + 1})
+    table.update("k = 8", {"v": "k * 2"})
+    assert blob_files(path) == before
+    rows = [
+        (6, images[6], 0),
+        (7, images[7], 1),
+        (8, images[8], 16),
+        (10, images[0], 1),
+        (11, None, 0),
+    ]
+    found = sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["k"])
+    assert [tuple(row.values()) for row in found] == rows
+    table.update("k = 8", {"v": lambda rows: [len(each) for each in rows["image"].to_pylist()]})
+    table.update("k = 7", {"image": lit(images[1])})
+    found = table.scan(filter="k = 7 OR k = 8").to_arrow().sort_by("k").to_pylist()
+    assert [tuple(row.values()) for row in found] == [(7, images[1], 1), (8, images[8], 70_000)]
+    assert table.verify(data=True).ok
+
+
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_values_of_a_blob_file_that_is_mostly_dead_are_copied(
+    tmp_path: Path, is_keyed: bool
+) -> None:
+    """By the compaction after the one that finds them dead; what else names the file keeps it."""
+    path, keys = tmp_path / "t", {"primary_key": "k"} if is_keyed else {}
+    table = Table.create(path, SCHEMA, durability="fast", **keys)
+    images = [*(value(key, 70_000) for key in range(9)), value(9, 1_200_000)]
+    table.append({"k": range(10), "image": images})
+    (old,) = blob_files(path)
+    clone = table.clone(tmp_path / "c")
+    table.tags.create("whole")
+    full = {"full": True} if is_keyed else {}
+    _delete(table, [0, 1, 2, 3])
+    table.compact(**full)
+    table.compact(**full)
+    assert set(blob_files(path)) == {old}  # less than half is dead
+    _delete(table, [8, 9])
+    table.compact(**full)
+    assert set(blob_files(path)) == {old}
+    table.compact(**full)
+    (new,) = blob_files(path).keys() - {old}
+    assert blob_files(path)[new] <= 4 * 70_100
+    model = {key: images[key] for key in range(4, 8)}
+    check(table, dict(model))
+    (entry,) = entries(table)
+    assert [(each.name, each.live_bytes) for each in entry.blob_files] == [(new, 280_000)]
+    assert not table.compact(**full).files_after
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert set(blob_files(path)) == {old, new}  # the tags keep it
+    check(clone, dict(enumerate(images)))
+    assert table.verify(data=True).ok
+    check(Table.open(path), dict(model))
+
+
+def _delete(table: Table, keys: list[int]) -> None:
+    if table.schema.primary_key:
+        table.delete_keys(keys)
+    else:
+        table.delete(f"k IN ({', '.join(map(str, keys))})")
