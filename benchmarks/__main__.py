@@ -20,6 +20,7 @@ FILES = (
     "batch_ids",
     "nested_columns",
     "maps",
+    "variant",
     "peak_memory",
     "real_tables",
     "import_time",
