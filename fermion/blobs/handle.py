@@ -74,7 +74,8 @@ class Handle:
                 f"value={value!r:.80}: expected a struct of {', '.join(names)}"
             ) from None
         inline = None if inline is None else bytes(inline)
-        return cls(path, offset, size, tuple(sums or ()), inline, storage_options)
+        checksums = () if sums is None else tuple(map(int, sums))  # pandas has an array of them
+        return cls(path, offset, size, checksums, inline, storage_options)
 
     def _identity(self) -> tuple[str | None, int | None, int, bytes | None]:
         return self.path, self.offset, self.size, self._inline

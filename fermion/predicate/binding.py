@@ -38,6 +38,7 @@ from fermion.predicate.expression import (
     Path,
     StartsWith,
     VariantCondition,
+    VariantValue,
     as_predicate,
     column_text,
     conjunction,
@@ -216,10 +217,18 @@ def bind(
             of_key = key_condition(node, path, schema, _bind_leaf, where)
             if of_key is not None:
                 return of_key
+        part = _part_named(path, where)
+        if part is not None and schema.get_field_index(path[0]) < 0:
+            return leaf(part.leaf(lambda value: rename_columns(node, {path: value})))
         resolved, dtype = resolve_path(path, schema, where=where, known=names)
         return _bind_leaf(node, resolved, dtype)
 
     return transform(as_predicate(expression), leaf)
+
+
+def _part_named(path: Path, where: str) -> VariantValue | None:
+    """The part of a Variant column that a name calls, as columns of parts are called."""
+    return variant_value.parse_value(path[0], where) if path[0].endswith(")") else None
 
 
 def with_keys(node: Expression, has_integer_keys: Callable[[str], bool]) -> Expression:
@@ -375,6 +384,9 @@ def candidate_names(expression: Expression) -> set[str] | None:
         found.add(path[0])
         if path[0].endswith("]"):
             found.add((split_key_name(path[0]) or path)[0])
+        part = _part_named(path, "filter")
+        if part is not None:
+            found.add(part.path[0])
         if len(path) == 1:
             parts = path[0].split(".")
             found.update(".".join(parts[:count]) for count in range(1, len(parts)))

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
+from fermion import engine
 from fermion.arguments import first_repeated
-from fermion.engine import filled_bytes, numbers_of
+from fermion.engine import filled_bytes, is_variant, numbers_of
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table.errors import SchemaMismatch
@@ -155,6 +156,11 @@ def _around(values: pa.Array, array: pa.Array, dtype: pa.DataType) -> pa.Array:
 
 def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
     dtype = field.type
+    if is_variant(field) and is_variant(
+        pa.field("", array.type)
+    ):  # libraries have their own types of bytes
+        target, batch = pa.schema([field]), pa.record_batch([array], [field.name])
+        return engine.convert_batch(batch, target, SchemaMismatch).column(0)
     try:
         if isinstance(array.type, pa.BaseExtensionType):
             array = array.storage
@@ -369,7 +375,8 @@ def _writing(
     nested = _writing_nested(target, field, found, ordinal, path, problems)
     if nested is not None:
         return nested
-    if not target.children and can_cast_checked(found.type, field.type):
+    is_cast = not target.children and can_cast_checked(found.type, field.type)
+    if is_cast or (is_variant(field) and is_variant(found)):
         return Conversion(field, ordinal, cast=True)
     problems.append(f"~ {'.'.join(path)}: the table has {field.type}, the data has {found.type}")
     return Conversion(field, ordinal)

@@ -180,3 +180,15 @@ def test_taking_many_values_joins_requests(tmp_path: Path):
         before = file.io_stats.requests
         assert file.take(rows)["image"].to_pylist() == [values[row] for row in rows]
         assert file.io_stats.requests - before < 130
+
+
+def test_structs_of_other_libraries_become_handles(tmp_path: Path):
+    """As dicts, with checksums as numbers of Python or in an array."""
+    for found in handles_of(tmp_path / "a.fermion"):
+        if found is not None:
+            sums = np.array(found._checksums, np.uint32)
+            struct = {"file": found.path, "offset": found.offset, "size": found.size}
+            struct |= {"checksums": sums, "inline": found._inline}
+            assert Handle.of(struct) == found
+            assert Handle.of(struct).read() == found.read()
+    assert Handle.of({**struct, "checksums": None, "inline": bytearray(b"x")}).read(0, 1) == b"x"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import variant
-from fermion.errors import InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.variant import VariantType, values
 from fermion_table import Table
 from tests.kit.variant_model import decoded, metadata_size
@@ -462,3 +462,23 @@ def test_values_that_can_not_be_cast_are_null_among_others_of_their_kind():
     )
     found = variant.get(mixed, "$", pa.int64(), strict=False)
     assert found.to_pylist() == [None, None, 2, 3, None, None, 7]
+
+
+def test_filters_name_parts_as_columns_of_them_are_named(tmp_path):
+    """Of files and tables; a column of this name comes first."""
+    name = "variant_get(event, '$.a', 'bigint')"
+    rows = pa.table({"event": variant.from_json(['{"a": 1}', '{"a": 2}', None])})
+    fermion.write_table(rows, tmp_path / "a.fermion")
+    table = Table.create(tmp_path / "t", rows.schema)
+    table.append(rows)
+    with fermion.open(tmp_path / "a.fermion") as file:
+        for count in (file.count, table.count):
+            assert count(fermion.col(name) == 2) == 1
+            assert count([(name, "in", [1, 2])]) == 2
+            assert count(fermion.col(name).is_null() | (fermion.col(name) < 2)) == 2
+            with pytest.raises(ColumnNotFoundError, match="no column 'other'"):
+                count(fermion.col("variant_get(other, '$', 'int')") == 2)
+    own = pa.table({name: [5, 2], "event": rows["event"][:2]})
+    fermion.write_table(own, tmp_path / "b.fermion")
+    with fermion.open(tmp_path / "b.fermion") as file:
+        assert file.count(fermion.col(name) == 5) == 1
