@@ -159,7 +159,7 @@ def next_snapshot(
     Raises LaterThanTransaction: The base is not older than the transaction.
     """
     follows, prepared, metadata = place.follows, place.prepared, request.metadata
-    snapshot_id = follows.id + 1
+    snapshot_id, written = follows.id + 1, (*changes.added, *changes.changelog)
     if prepared is not None and base.time_ms >= prepared.time_ms:
         error = LaterThanTransaction(f"{store.location}: snapshot {base.id} came first")
         error.time_ms = base.time_ms
@@ -201,7 +201,7 @@ def next_snapshot(
             base.reader_features,
             (
                 *request.reader_features,
-                *([BLOB_FILES] if any(each.blob_files for each in changes.added) else []),
+                *([BLOB_FILES] if any(each.blob_files for each in written) else []),
                 *([TRANSACTIONS] if prepared or follows != base.reference else []),
                 *([MANIFEST_LISTS] * any(each.kind == "list" for each in placement.manifests)),
             ),

@@ -310,7 +310,8 @@ def _metadata_before(
         if snapshot is not None:
             sizes.update((each.path, each.size) for each in manifests_of(store, snapshot))
             sizes[snapshot.schema.path] = snapshot.schema.size
-            sizes.update((each.path, each.size) for each in changelog_entries(store, snapshot))
+            for entry in changelog_entries(store, snapshot):
+                sizes.update(paths_of(entry))
     return _deletable(sizes)
 
 

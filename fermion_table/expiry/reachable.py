@@ -70,7 +70,7 @@ class LiveObjects:
         return sorted(path for path in found if path and not is_outside(path))
 
     def add_entries(self, entries: Iterable[Entry]) -> None:
-        """Data files and their deletion vectors."""
+        """Files of entries: of data, columns, blobs and indexes, and deletion vectors."""
         for entry in entries:
             self._paths.update(paths_of(entry))
 
@@ -87,7 +87,7 @@ class LiveObjects:
 
     def add_references(self, store: AtomicStore, snapshot: Snapshot) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
-        self._paths.update(entry.path for entry in changelog_entries(store, snapshot))
+        self.add_entries(changelog_entries(store, snapshot))
         self._paths.update(reference.path for reference in manifests_of(store, snapshot))
         self._paths.update(schema_paths(store, snapshot.schema))
 

@@ -195,6 +195,23 @@ def test_expiry_and_orphan_removal_delete_blob_files_that_nothing_needs(tmp_path
     assert table.verify().ok
 
 
+def test_blob_files_of_changelogs_live_as_long_as_they(tmp_path: Path) -> None:
+    table = Table.create(
+        tmp_path, SCHEMA, primary_key="k", properties={"changelog_producer": "input"}
+    )
+    rows = {"k": [1, 1], "image": [value(1, 70_000), None], "do": ["+I", "-D"]}
+    table.upsert(rows, change_type="do")  # only the changelog has a blob
+    table.upsert({"k": [2], "image": [value(2, 70_000)]})
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert table.verify(data=True).ok
+    changes = table.scan_changes(0, 2).to_arrow()["image"].to_pylist()
+    assert changes == [value(1, 70_000), None, value(2, 70_000)]
+    table.delete_keys([2])
+    table.compact(full=True)
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    assert not blob_files(tmp_path)
+
+
 def test_a_clone_and_a_branch_read_the_blobs_of_their_source(tmp_path: Path) -> None:
     table, model = made(tmp_path / "t")
     clone = table.clone(tmp_path / "c")
