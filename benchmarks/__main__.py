@@ -21,6 +21,7 @@ FILES = (
     "nested_columns",
     "maps",
     "variant",
+    "blobs",
     "peak_memory",
     "real_tables",
     "import_time",
