@@ -262,7 +262,8 @@ def _place(
 ) -> _Placement:
     manifests = _without(store, listed_manifests(store, base.manifests), changes.located)
     inline = tuple(entry for entry in base.tail if entry.file not in changes.located.inline)
-    plan = plan_inline(inline, added, has_manifests=bool(manifests))
+    is_long = bool(manifests) or base.id >= INLINE_ENTRIES_MAX
+    plan = plan_inline(inline, added, is_long=is_long)
     flushed: tuple[Entry, ...] = ()
     if plan.flush:
         manifests.append(reference_to(inline, path="", hash="", size=0))  # stored once merged
@@ -458,19 +459,18 @@ class InlinePlan:
     inline: bool
 
 
-def plan_inline(
-    current: Sequence[Entry], added: Sequence[Entry], *, has_manifests: bool
-) -> InlinePlan:
+def plan_inline(current: Sequence[Entry], added: Sequence[Entry], *, is_long: bool) -> InlinePlan:
     """Decide where the inline entries of a snapshot and the entries of a commit go.
 
     A table that fits into one snapshot is read with one request; each commit to a longer one
     repeats few entries.
 
     current: Entries of earlier commits that are still live.
-    has_manifests: Whether other entries of earlier commits are in manifests.
+    is_long: Whether the table has manifests, or as many commits as would make some: files that
+        are compacted all the time are few, but every commit would repeat them.
     """
     inline, both = fits_inline(added), (*current, *added)
-    carried = _fit(both, _carried_max(), CARRIED_BYTES_MAX) if has_manifests else fits_inline(both)
+    carried = _fit(both, _carried_max(), CARRIED_BYTES_MAX) if is_long else fits_inline(both)
     return InlinePlan(flush=inline and bool(current) and not carried, inline=inline)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fermion_table import Table
 from fermion_table.commit.next_snapshot import (
     InlinePlan,
     fits_inline,
@@ -58,13 +60,29 @@ def reference(live: int, dead: int = 0) -> ManifestReference:
 def test_a_full_tail_is_flushed_and_a_large_commit_bypasses_it(
     tail: int, added: int, plan: InlinePlan
 ) -> None:
-    assert plan_inline([ENTRY] * tail, [ENTRY] * added, has_manifests=True) == plan
+    assert plan_inline([ENTRY] * tail, [ENTRY] * added, is_long=True) == plan
 
 
 @pytest.mark.parametrize(("tail", "flush"), [(INLINE_ENTRIES_MAX - 1, False), (64, True)])
 def test_a_table_without_manifests_fills_one_snapshot(tail: int, flush: bool) -> None:
-    plan = plan_inline([ENTRY] * tail, [ENTRY], has_manifests=False)
+    plan = plan_inline([ENTRY] * tail, [ENTRY], is_long=False)
     assert plan == InlinePlan(flush=flush, inline=True)
+
+
+def test_a_table_of_many_commits_repeats_few_entries_though_it_has_few_files(tmp_path) -> None:
+    """Its files are merged all the time; snapshots repeated up to 64 of them before."""
+    properties = {"compaction.min.file_num": "10"}
+    schema = pa.schema({"id": pa.int64()})
+    table = Table.create(tmp_path / "t", schema, properties=properties, durability="fast")
+    tails = []
+    for number in range(INLINE_ENTRIES_MAX + 40):
+        table.append({"id": [number]})
+        tails.append(len(table.snapshot.tail))
+    assert max(tails[:INLINE_ENTRIES_MAX]) > CARRIED_ENTRIES_MAX
+    assert max(tails[INLINE_ENTRIES_MAX:]) <= CARRIED_ENTRIES_MAX
+    assert table.snapshot.totals.files < INLINE_ENTRIES_MAX // 2
+    assert table.scan().to_arrow()["id"].to_pylist() == list(range(INLINE_ENTRIES_MAX + 40))
+    assert table.verify().ok
 
 
 def test_a_tail_is_bounded_in_bytes_too() -> None:
@@ -72,8 +90,8 @@ def test_a_tail_is_bounded_in_bytes_too() -> None:
     assert fits_inline([wide, wide])
     assert not fits_inline([wide, wide, wide])
     carried = made_up_entry("a" * (CARRIED_BYTES_MAX // 3))
-    for entry, has_manifests in ((wide, False), (carried, True)):
-        plans = [plan_inline([entry] * n, [entry], has_manifests=has_manifests) for n in range(3)]
+    for entry, is_long in ((wide, False), (carried, True)):
+        plans = [plan_inline([entry] * n, [entry], is_long=is_long) for n in range(3)]
         assert [plan.flush for plan in plans] == [False, False, True]
         assert all(plan.inline for plan in plans)
 
