@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable
 
 from fermion.redaction import logger
 from fermion_table.errors import TableNotFound
@@ -80,23 +80,26 @@ def remove_orphan_files(
     began = time.monotonic()
     moment = now_ms() if now is None else now
     limit = moment - ORPHAN_MS_DEFAULT if older_than_ms is None else older_than_ms
-    listing = [item for directory in ORPHAN_DIRECTORIES for item in store.list(directory)]
-    listing += [
+    temporary = snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY
+    listing = (
         item
-        for directory in (snapshot_directory(), BRANCH_DIRECTORY, TAG_DIRECTORY, EXPIRED_DIRECTORY)
+        for directory in (*ORPHAN_DIRECTORIES, *temporary)
         for item in store.list(directory)
-        if is_temporary(item.path)
-    ]
+        if directory not in temporary or is_temporary(item.path)
+    )
+    # What may go by its name and age alone: of the others nothing is held in memory.
+    old = plan_orphans(listing, live=(), older_than_ms=limit)
     if not dry_run:
         for name in (MAIN, *(left.name for left in list_branches(store))):
             pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
-    in_use = _in_use(item.path for item in listing)
-    asked = {item.path for item in listing if is_made_by_writers(item.path)}
+    asked = {item.path for item in old}
+    in_use = _in_use(asked)
     live, retries = despite_expiry(store, lambda: live_objects(store, now=moment, asked=asked))
-    alive = live.among(asked)
-    going = plan_orphans(listing, live=alive | in_use, older_than_ms=limit)
+    asked -= in_use
+    asked -= live.among(asked)
+    going = [item for item in old if item.path in asked]
     uploads = _left_uploads(store, limit)
     if not dry_run:
         for item in going:
@@ -116,11 +119,10 @@ def remove_orphan_files(
     )
 
 
-def _in_use(paths: Iterable[str]) -> set[str]:
+def _in_use(paths: Collection[str]) -> set[str]:
     """Those of some files that somebody in this process owns, or is writing."""
-    final = {path: final_path(path) for path in paths}
-    owned = owned_files.owned(final.values())
-    return {path for path, name in final.items() if name in owned}
+    owned = owned_files.owned(map(final_path, paths))
+    return {path for path in paths if final_path(path) in owned} if owned else owned
 
 
 def _left_uploads(store: AtomicStore, limit_ms: int) -> list[UnfinishedUpload]:
