@@ -164,6 +164,7 @@ def refuse_missing(store: AtomicStore, entries: Iterable[Entry], unsure: Contain
         more.
     """
     whole = {path: size for entry in entries for path, size in data_paths_of(entry).items()}
+    whole.update({each.path: each.size for entry in entries for each in entry.blob_files})
     asked = {path for entry in entries for path in paths_of(entry) if path in unsure}
     deleted = owned_files.deleted(store, asked)
     if deleted:

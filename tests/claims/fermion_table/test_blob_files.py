@@ -265,6 +265,19 @@ def test_a_writer_that_gives_up_leaves_no_blob_file(tmp_path: Path) -> None:
     assert not blob_files(tmp_path / "t")
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_blob_file_that_is_gone_or_cut_is_not_published(tmp_path: Path, is_cut: bool) -> None:
+    table, _ = made(tmp_path / "t", 0)
+    with table.writer() as writer:
+        writer.write({"k": [1], "image": [value(1, 100_000)]})
+        (message,) = pickle.loads(pickle.dumps(writer.prepare_commit()))
+    (lost,) = (tmp_path / "t" / "data").glob("*.blob")
+    lost.write_bytes(lost.read_bytes()[:-1]) if is_cut else lost.unlink()
+    with pytest.raises(InvalidArgumentError, match=f"{lost.name}: not stored any more"):
+        table.commit([message])
+    assert table.scan().count() == 0
+
+
 def test_large_values_begin_new_blob_files(tmp_path: Path) -> None:
     properties = {"target_file_size": "1MB"}
     table = Table.create(tmp_path / "t", SCHEMA, properties=properties, durability="fast")
