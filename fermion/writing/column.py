@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from fermion.arguments import first_repeated
 from fermion.columns.shred import shred
@@ -51,6 +52,8 @@ from fermion.statistics.bounds import (
 
 OFFSET_BYTES = 4
 VALIDITY_BYTES = 1 / 8
+REST_PAGES = 8
+"""What is left of Variant values: pages of so many times the bytes that options say."""
 
 
 @dataclass(slots=True)
@@ -130,6 +133,22 @@ class ColumnPlan:
         return self.memories[ordinal]
 
 
+def _options_of_rest(options: WriteOptions) -> WriteOptions:
+    """How a Variant column is written whose frequent paths have columns.
+
+    Few read what is left of its values, which are like each other: pages are large, and each is
+    compressed in one piece.
+    """
+    if options.profile not in ("balanced", "compact") or options.codec != "zstd":
+        return options
+    return replace(
+        options,
+        profile="compact",
+        compression_level=policy_for(options).settings.level,
+        page_bytes=REST_PAGES * options.page_bytes,
+    )
+
+
 class ColumnPlans:
     """The plans of a file's columns, made when they are asked for.
 
@@ -155,8 +174,10 @@ class ColumnPlans:
     def __getitem__(self, ordinal: int) -> ColumnPlan:
         plan = self._made.get(ordinal)
         if plan is None:
-            is_sorted_by = self.names[ordinal] in self._sorted_by
-            plan = ColumnPlan.of(self.node(ordinal), self._options, is_sorted_by=is_sorted_by)
+            name, options = self.names[ordinal], self._options
+            if name in options.shred and not pat.is_map(self.node(ordinal).type):
+                options = _options_of_rest(options)
+            plan = ColumnPlan.of(self.node(ordinal), options, is_sorted_by=name in self._sorted_by)
             self._made[ordinal] = plan
         return plan
 

@@ -119,6 +119,21 @@ def test_frequent_paths_of_one_type_get_columns():
         assert opened.read().equals(table(values))
 
 
+@pytest.mark.parametrize(("profile", "pages"), [("balanced", 4), ("compact", 4), ("random", 30)])
+def test_what_is_left_of_values_lies_in_large_pages(profile, pages):
+    """Where the profile asks for small files; a page of other columns has the bytes as ever."""
+    values = [{"n": at, "list": [f"{at:0100}"]} for at in range(300)]
+    rows = table(values).append_column("text", [[f"{at:0100}" for at in range(300)]])
+    options = {"shred": {"event": Shred()}, "page_bytes": 1_024, "profile": profile}
+    with fermion.open(stored(rows, **options)) as opened:
+        event, other = opened.index.blocks([0, 1])
+        value, plain = opened.index.node(0).children[1], opened.index.node(1)
+        ((_, rest),), ((_, text),) = event.stored(value.stream), other.stored(plain.stream)
+        assert abs(rest.num_pages - pages) <= pages / 3
+        assert text.num_pages >= 25
+        assert opened.read().equals(rows)
+
+
 def test_types_that_change_between_stripes_stay_in_the_rest():
     values = [{"a": 1}, {"a": 2}, {"a": "x", "b": True}, {"a": {"b": 1.5}, "b": False}]
     file = stored(table(values), shred={"event": Shred()}, stripe_rows=2)
