@@ -170,7 +170,7 @@ bench-quick: $(BENCH_READY)
 
 # One target after the other; what it finds lies in build/fuzz/TARGET/crash-*.
 SECONDS := 60
-FUZZ_TARGETS := file snapshot manifest schema reference deletion_vector type_text filter_text
+FUZZ_TARGETS := file snapshot manifest schema reference deletion_vector type_text filter_text json_events
 
 fuzz: setup
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz

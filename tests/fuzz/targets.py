@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable, Iterator
 from unittest import mock
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 import fermion
+from fermion import variant
+from fermion.columns.variants import STORAGE
 from fermion.errors import FermionError
 from fermion.io.checksum import crc32c
 from fermion.predicate import Expression, parse_filter
@@ -33,6 +36,8 @@ EVERYTHING = OPTIONS.with_overrides({"use_statistics": False, "keep_dictionaries
 BATCH_ROWS, TAKEN_MAX, FILTERED_MAX = 300, 1_000, 3
 ROWS_MAX = 1 << 20
 """Rows of a file that some are read of."""
+PARTS = (None, pa.string(), pa.int64(), pa.timestamp("us"))
+"""What parts of Variant values are asked for as."""
 DEEP = b"the checksums are put right"
 """A file that ends with this is read without it, after its checksums were put right."""
 
@@ -159,9 +164,38 @@ def filter_text(data: bytes) -> None:
         parse_filter(data.decode("utf-8", "replace"))
 
 
+def json_events(data: bytes) -> None:
+    """JSON lines, or metadata and value of a Variant: parts, as JSON, in columns of paths."""
+    with contextlib.suppress(FermionError, pa.ArrowInvalid):  # no UTF-8
+        lines = pa.array(data.split(b"\n"), pa.binary()).cast(pa.string())
+        _use_variants(variant.from_json(lines))
+    metadata, _, value = data.partition(b"\n")
+    storage = pa.array([{"metadata": metadata, "value": value}] * 2, STORAGE)
+    _use_variants(pa.ExtensionArray.from_storage(variant.VariantType(), storage))
+
+
+def _use_variants(values: pa.Array) -> None:
+    part = fermion.col("e")["a"].cast(pa.string())
+    sink = io.BytesIO()
+
+    def shredded() -> None:
+        table = pa.table({"e": values})
+        fermion.write_table(table, sink, shred={"e": fermion.Shred()}, stripe_rows=2)
+        assert fermion.read_table(sink.getvalue()).num_rows == len(values)
+        fermion.read_table(sink.getvalue(), columns=[part])
+
+    uses: list[Callable[[], object]] = [lambda: variant.to_json(values), shredded]
+    for path in ("$", "$.a", "$.a.b", "$[0]"):
+        uses += [lambda path=path, type=type: variant.get(values, path, type) for type in PARTS]
+    for use in uses:
+        with contextlib.suppress(FermionError):
+            use()
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     target.__name__: target
     for target in (
-        file, manifest, schema, snapshot, reference, deletion_vector, type_text, filter_text
+        file, manifest, schema, snapshot, reference, deletion_vector, type_text, filter_text,
+        json_events,
     )
 }  # fmt: skip
