@@ -222,11 +222,7 @@ class BlobValues:
         source = self.files.open_blob_file(name)
         try:
             self._check_places(name, source, references)
-            own = self.source
-            counting = CountingSource(
-                source, gap_bytes_max=own.gap_bytes_max, span_bytes_max=own.span_bytes_max
-            )
-            return self._read(counting, references, rows.tolist())
+            return self._read(self.source.of(source), references, rows.tolist())
         finally:
             source.close()
 

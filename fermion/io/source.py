@@ -336,8 +336,12 @@ class CountingSource:
 
     def again(self) -> CountingSource:
         """The same file, read in the same way, nothing of it held or counted yet."""
+        return self.of(self.source.again())
+
+    def of(self, source: Source) -> CountingSource:
+        """Another file, read in the same way."""
         return CountingSource(
-            self.source.again(),
+            source,
             gap_bytes_max=self.gap_bytes_max,
             span_bytes_max=self.span_bytes_max,
             executor=self._executor,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 import random
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import fsspec
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -167,6 +169,23 @@ def test_a_range_of_a_blob_is_read_with_at_most_1_1_megabytes(tmp_path: Path) ->
         assert handle.read(3_000_000, 65_536) == data[3_000_000:3_065_536]
     (size,) = asked
     assert size <= 1_100_000
+
+
+def test_values_far_apart_are_fetched_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of a blob file of a remote table overlap: each waits until another has begun."""
+    table = Table.create("memory://far-apart", SCHEMA)
+    images = [value(at, 4_000_000) for at in range(4)]
+    table.append({"k": range(4), "image": images})
+    system = fsspec.filesystem("memory")
+    read, both = system.cat_file, threading.Barrier(2, timeout=20)
+
+    def meeting(path: str, start: Any = None, end: Any = None, **others: Any) -> Any:
+        if path.endswith(".blob"):
+            both.wait()
+        return read(path, start=start, end=end, **others)
+
+    monkeypatch.setattr(system, "cat_file", meeting)
+    assert table.scan().take([0, 3])["image"].to_pylist() == [images[0], images[3]]
 
 
 def _noting(read: Any, asked: list[int]) -> Any:
