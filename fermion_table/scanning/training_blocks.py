@@ -134,6 +134,11 @@ class ScanBlocks:
         identity = {"snapshot": snapshot.id, "snapshot_hash": snapshot.hash}
         if filter is not None:
             identity["filter"] = hashlib.sha256(filter.shown.encode()).hexdigest()[:16]
+        manifests, files = snapshot.manifests, snapshot.totals.files - len(snapshot.tail)
+        is_whole = any(each.kind == "list" for each in manifests)  # parts name manifests
+        if not is_whole and sum(each.live_entries for each in manifests) != files:
+            paths = [each.location for each in self._splits if isinstance(each, FileSplit)]
+            identity["part"] = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
         return identity
 
     def read(self, part: int, start: int, stop: int) -> BlockRows:

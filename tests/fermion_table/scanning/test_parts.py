@@ -68,6 +68,17 @@ def test_a_part_says_what_it_has(table) -> None:
     assert everything.files == totals.files
 
 
+def test_the_state_of_training_on_a_part_is_of_no_other_part(table) -> None:
+    first, second, *_ = table.scan().parts(5 * OPEN)
+    of_first, of_second = (part.scan().training(batch_rows=4) for part in (first, second))
+    next(iter(of_first.epoch(0)))
+    state = of_first.state_dict()
+    first.scan().training(batch_rows=4).load_state_dict(state)
+    with pytest.raises(InvalidArgumentError, match="part was '[0-9a-f]{16}' and is"):
+        of_second.load_state_dict(state)
+    assert "part" not in table.scan().training(batch_rows=4).state_dict()["plan"]
+
+
 def test_a_scan_that_can_not_be_divided_is_one_part(table, tmp_path) -> None:
     (part,) = table.scan(limit=12).parts(1)
     assert part.scan().to_arrow() == table.scan(limit=12).to_arrow()
