@@ -74,7 +74,7 @@ def test_the_state_of_training_on_a_part_is_of_no_other_part(table) -> None:
     next(iter(of_first.epoch(0)))
     state = of_first.state_dict()
     first.scan().training(batch_rows=4).load_state_dict(state)
-    with pytest.raises(InvalidArgumentError, match="part was '[0-9a-f]{16}' and is"):
+    with pytest.raises(InvalidArgumentError, match=r"part was '[0-9a-f]{16}' and is"):
         of_second.load_state_dict(state)
     assert "part" not in table.scan().training(batch_rows=4).state_dict()["plan"]
 
