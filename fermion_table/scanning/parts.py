@@ -74,7 +74,8 @@ class ScanPart(Generic[AnyScan]):
     Attributes
     ----------
     files, bytes
-        How many files there are, and their bytes, before the filter leaves out any of them.
+        How many data files there are, and their bytes (those of column files beside them do not
+        count), before the filter leaves out any of them.
     """
 
     files: int
@@ -105,13 +106,8 @@ def scan_parts(scan: AnyScan, target: int) -> Iterator[ScanPart[AnyScan]]:
         scan, snapshot=msgspec.structs.replace(snapshot, manifests=(), tail=(), delta=Delta())
     )
     if scan.key is not None or scan.limit is not None:
-        yield ScanPart(
-            files=snapshot.totals.files,
-            bytes=snapshot.totals.bytes,
-            _scan=bare,
-            _manifests=snapshot.manifests,
-            _tail=snapshot.tail,
-        )
+        whole = _part(bare, snapshot.manifests, snapshot.tail)
+        yield replace(whole, files=snapshot.totals.files)  # some manifests may be lists of others
         return
     with in_time(store), until_expiry(store, snapshot):
         references, _ = prune_manifests(store, snapshot, scan.filter, scan.table_schema)

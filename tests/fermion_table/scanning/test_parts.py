@@ -82,6 +82,11 @@ def test_the_state_of_training_on_a_part_is_of_no_other_part(table) -> None:
 def test_a_scan_that_can_not_be_divided_is_one_part(table, tmp_path) -> None:
     (part,) = table.scan(limit=12).parts(1)
     assert part.scan().to_arrow() == table.scan(limit=12).to_arrow()
+    assert part.bytes == sum(each.bytes for each in table.scan().parts(OPEN))
+    beside = Table.create(tmp_path / "beside", data=rows(0), durability="fast")
+    beside.add_columns_with({"new": "id + 1"})
+    sizes = {each.bytes for limit in (None, 12) for each in beside.scan(limit=limit).parts()}
+    assert sizes == {beside.scan().entries[0][0].size}
     keyed = Table.create(tmp_path / "keyed", SCHEMA, primary_key="id", durability="fast")
     for _ in range(3):
         keyed.append(rows(0))
