@@ -14,10 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.errors import InvalidArgumentError, UnsupportedTypeError
+from fermion.errors import InvalidArgumentError, UnsupportedTypeError, column_not_found
+from fermion.layout import BLOB_KEY
 from fermion_table.argument_checks import check_text, check_text_map, check_texts, described
 from fermion_table.schema.key_statistics import with_key_statistics
-from fermion_table.schema.properties import check_properties
+from fermion_table.schema.properties import BLOB_PROPERTY, check_properties
 from fermion_table.schema.schema import (
     COMMENT_KEY,
     DEPTH_MAX,
@@ -112,6 +113,22 @@ class _Numbering:
         return StoredType(kind="arrow", arrow=message_of(dtype), text=str(dtype))
 
 
+def with_blobs(schema: pa.Schema, names: str) -> pa.Schema:
+    """Columns marked as blobs.
+
+    names: Columns, with commas between.
+    Raises ColumnNotFoundError: There is none of a name.
+    """
+    for name in map(str.strip, names.split(",")):
+        place = schema.get_field_index(name)
+        if place < 0:
+            raise column_not_found(name, schema.names, where=f"property {BLOB_PROPERTY!r}")
+        field = schema.field(place)
+        marked = {**(field.metadata or {}), BLOB_KEY: b"true"}
+        schema = schema.set(place, field.with_metadata(marked))
+    return schema
+
+
 def check_blobs(schema: TableSchema) -> None:
     """Refuse columns of blobs of other types, and rows that are placed or found by them.
 
@@ -155,6 +172,7 @@ def schema_from_arrow(
     """The first schema of a table, to which a primary key adds more: see `keys.key_changes`.
 
     schema: Columns; comments are taken from the metadata key ``comment``.
+    properties: Among them `BLOB_PROPERTY`, which is not kept.
     partition_by: Top-level columns, or functions of them: ``"city"``, ``"day(ts)"``, ``"bucket(16,
         id)"``, or `transforms.PartitionTransform`.
     primary_key, sort_by: Names of top-level columns.
@@ -162,6 +180,9 @@ def schema_from_arrow(
         can have.
     Raises TypeError: Names of columns that are no list.
     """
+    properties = check_text_map(properties, "properties")
+    if BLOB_PROPERTY in properties:
+        schema = with_blobs(schema, properties.pop(BLOB_PROPERTY))
     fields, last = fields_from_arrow(schema, last_field_id)
     made = TableSchema(
         format=SCHEMA_FORMAT,
@@ -169,7 +190,7 @@ def schema_from_arrow(
         id=0,
         fields=fields,
         last_field_id=last,
-        properties=check_text_map(properties, "properties"),
+        properties=properties,
         stored_metadata=encode_metadata(schema.metadata),
         time_ms=time_ms,
     )

@@ -47,6 +47,8 @@ ChangelogProducer = Literal["none", "input", "lookup", "full_compaction"]
 PRODUCERS: tuple[ChangelogProducer, ...] = get_args(ChangelogProducer)
 RESERVED = ("file.", "fermion.")
 """Beginnings of names that are kept for properties of ours."""
+BLOB_PROPERTY = "fermion.blob"
+"""Names the columns of a new table whose values are blobs; their fields say so from then on."""
 COLUMN_FILES_DEFAULT = 8
 MERGED_FILES = "compaction.min.file_num"
 """Of a table without a primary key: how many files its writers merge after a commit."""
@@ -542,6 +544,11 @@ def _check_own_name(name: str, plain: str) -> None:
     likes = difflib.get_close_matches(plain, _BY_NAME, 1, _LIKENESS)
     likes = likes or [known for known in _BY_NAME if known.endswith(f".{plain}")]
     hint = f"; did you mean {likes[0]!r}?" if likes else nearest(plain, _BY_NAME)
+    if name == BLOB_PROPERTY:
+        raise InvalidArgumentError(
+            f"property {name!r} is for new tables; give a column that is added the field metadata "
+            "'fermion:blob': 'true'"
+        )
     if name.startswith(RESERVED):
         raise InvalidArgumentError(
             f"property {name!r} is not known: names that begin with "

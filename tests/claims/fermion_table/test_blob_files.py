@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 import fermion
-from fermion.errors import InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.io.source import LocalSource
 from fermion_table import MissingDataFile, Table, lit
 from fermion_table.commit import next_snapshot
@@ -325,6 +325,21 @@ def test_what_blobs_can_not_do_is_refused(tmp_path: Path) -> None:
     fermion.write_table(pa.table({"k": [1], "image": [b""]}, schema=SCHEMA), tmp_path / "f.fermion")
     with pytest.raises(InvalidArgumentError, match="columns of blobs"):
         table.add_files([tmp_path / "f.fermion"])
+
+
+def test_a_property_names_the_columns_of_a_new_table(tmp_path: Path) -> None:
+    plain = pa.schema([field.remove_metadata() for field in SCHEMA])
+    table = Table.create(tmp_path / "t", plain, properties={"fermion.blob": " image", "a.b": "c"})
+    assert table.schema.blob_columns == ("image",)
+    assert table.properties == {"a.b": "c"}
+    table.append({"k": [1], "image": [value(1, 70_000)]})
+    assert blob_files(tmp_path / "t")
+    check(Table.open(tmp_path / "t"), {1: value(1, 70_000)})
+    with pytest.raises(InvalidArgumentError, match=r"is for new tables.*field metadata"):
+        table.set_properties({"fermion.blob": "image"})
+    for names, message in (("imag", "'image'"), ("k", "type binary"), ("", "''")):
+        with pytest.raises((InvalidArgumentError, ColumnNotFoundError), match=message):
+            Table.create(tmp_path / "u", plain, properties={"fermion.blob": names})
 
 
 def test_references_to_other_files_are_refused(tmp_path: Path) -> None:

@@ -84,3 +84,14 @@ def test_handles_are_refused_where_they_have_no_meaning(spark, lake):
             spark.read.option("blobs", "handles").table("albums.photos").count()
     with pytest.raises(InvalidArgumentError, match="expected a struct of file, offset"):
         Handle.of({"file": "a"})
+
+
+def test_sql_creates_a_table_with_blobs(spark, lake):
+    spark.sql(
+        "CREATE TABLE albums.made TBLPROPERTIES ('fermion.blob' = 'image', 'a.b' = 'c') "
+        "AS SELECT * FROM albums.photos"
+    )
+    assert values(spark.table("albums.made")) == VALUES
+    assert list((lake / "made" / "data").glob("*.blob"))
+    with pytest.raises(PySparkException, match="is for new tables"):
+        spark.sql("ALTER TABLE albums.made SET TBLPROPERTIES ('fermion.blob' = 'image')")
