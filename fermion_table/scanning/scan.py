@@ -265,7 +265,8 @@ class Scan(ArrowRows):
         """The scan in parts, for tables of millions of files: whoever reads a part plans it.
 
         The first part comes at once, and memory does not depend on the number of files. Rows come
-        in the scan's order only within a part. With a limit or a primary key there is one part.
+        in the scan's order only within a part. With a limit or a primary key there is one part; a
+        scan of no files has none.
 
         Parameters
         ----------
