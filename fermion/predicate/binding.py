@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from fermion.predicate import arrow_expression
 from fermion.predicate.arrow_expression import from_pyarrow
 from fermion.predicate.expression import (
     OPERATORS,
+    VALUE,
     And,
     BooleanColumn,
     Comparison,
@@ -209,7 +211,9 @@ def bind(
         if isinstance(node, Opaque | Computed):
             bound = _bind_opaque(node, schema, where, names)
             if isinstance(bound, VariantCondition):
-                return variant_value.bound(bound, schema, _bind_leaf)
+                dtype = bound.value.type
+                inner = transform(bound.inner, lambda each: _bind_leaf(each, VALUE, dtype))
+                return variant_value.bound(bound, schema, inner)
             by_key = with_keys(node, partial(_has_integer_keys, schema))
             return bound if by_key is node else bind(by_key, schema, where=where, known=known)
         path: Path = node.path  # type: ignore[attr-defined]
@@ -217,8 +221,8 @@ def bind(
             of_key = key_condition(node, path, schema, _bind_leaf, where)
             if of_key is not None:
                 return of_key
-        part = _part_named(path, where)
-        if part is not None and schema.get_field_index(path[0]) < 0:
+        part = _part_named(path, where) if schema.get_field_index(path[0]) < 0 else None
+        if part is not None:
             return leaf(part.leaf(lambda value: rename_columns(node, {path: value})))
         resolved, dtype = resolve_path(path, schema, where=where, known=names)
         return _bind_leaf(node, resolved, dtype)
@@ -384,9 +388,10 @@ def candidate_names(expression: Expression) -> set[str] | None:
         found.add(path[0])
         if path[0].endswith("]"):
             found.add((split_key_name(path[0]) or path)[0])
-        part = _part_named(path, "filter")
-        if part is not None:
-            found.add(part.path[0])
+        with suppress(InvalidArgumentError):  # a column may have such a name
+            part = _part_named(path, "filter")
+            if part is not None:
+                found.add(part.path[0])
         if len(path) == 1:
             parts = path[0].split(".")
             found.update(".".join(parts[:count]) for count in range(1, len(parts)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +17,6 @@ from fermion.predicate.expression import (
     SQL_TYPES,
     VALUE,
     Expression,
-    Path,
     VariantCondition,
     VariantValue,
 )
@@ -75,18 +73,13 @@ def type_of_sql(name: str, where: str) -> pa.DataType:
     raise InvalidArgumentError(f"{where}: type {name!r}: expected {known} or decimal(p, s)")
 
 
-def bound(
-    node: VariantCondition,
-    schema: pa.Schema,
-    bind_leaf: Callable[[Expression, Path, pa.DataType], Expression],
-) -> VariantCondition:
+def bound(node: VariantCondition, schema: pa.Schema, inner: Expression) -> VariantCondition:
     """A filter of a part of a column of a schema.
 
-    bind_leaf: Binds a comparison to a path of a type.
-    Raises InvalidArgumentError: The column is no Variant, or a literal is of another type.
+    inner: The filter of the part, bound to its type.
+    Raises InvalidArgumentError: The column is no Variant.
     """
     (column,), value = node.paths[0], node.value
-    inner = bind_leaf(node.inner, VALUE, value.type)
     if column == value.to_sql():
         return replace(node, function=partial(_matches, inner), inner=inner)
     check_variant(value, schema.field(column))

@@ -306,8 +306,10 @@ def _find_value(index: FileIndex, text: str) -> tuple[int, str] | None:
 
     Raises ColumnNotFoundError, InvalidArgumentError.
     """
+    if index.names.find(text):
+        return None
     value = variant_value.parse_value(text, f"{index.where}: column {text!r}")
-    if value is None or index.names.find(text):
+    if value is None:
         return None
     ordinal = _named(index, value.path[0])
     variant_value.check_variant(value, index.field(ordinal))

@@ -412,10 +412,11 @@ def test_a_path_is_a_column_of_what_is_read():
         ):
             with pytest.raises(FermionError, match=message):
                 opened.read([wrong])
-    with fermion.open(stored(pa.table({name: [1], "event": [5]}))) as opened:
-        assert opened.read([name])[name].to_pylist() == [1]  # a column has this name
-        with pytest.raises(InvalidArgumentError, match="'event' is int64, expected a Variant"):
-            opened.read(["variant_get(event, '$.user', 'int')"])
+    for each in (name, "variant_get(event, '$.user', 'map')"):  # a column has this name
+        with fermion.open(stored(pa.table({each: [1], "event": [5]}))) as opened:
+            assert opened.read([each], filter=col(each) == 1)[each].to_pylist() == [1]
+            with pytest.raises(InvalidArgumentError, match="is int64, expected a Variant column"):
+                opened.read(["variant_get(event, '$.user', 'int')"])
 
 
 @given(st.data())

@@ -28,6 +28,7 @@ CONDITIONS = [
     (ID.isin([7, 9]), [0, 3]),
     (ID.is_null(), [2, 4]),
     (ID.is_valid(), [0, 1, 3]),
+    (ID.leaf(lambda value: ~col(*value).is_null()), [0, 1, 3]),
     (~(ID < 8), [1, 3]),
     (ID.between(8, 9) & (col("id") < 3), [1]),
     (col("event")["ok"].cast(pa.bool_()), [0]),

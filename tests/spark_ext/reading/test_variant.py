@@ -190,6 +190,7 @@ def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
         for condition in (
             *(f"{part} {sign} {literal}" for sign in ("=", "<", ">=")),
             *(f"{part} IS NULL", f"{part} IN ({literal}) OR id = 1", f"NOT ({part} > {literal})"),
+            f"{part} IS NOT NULL",
         )
     ]
     conditions += [
