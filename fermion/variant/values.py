@@ -300,8 +300,9 @@ def get(
         raise InvalidArgumentError(str(error)) from None
     if type is None or isinstance(type, VariantType):
         return _parts(values, heads, starts, sizes)
-    if pat.is_string_view(type):
-        return get(array, steps, pa.large_string(), strict=strict).cast(type)
+    if pat.is_string_view(type) or pat.is_binary_view(type):
+        plain = pa.large_string() if pat.is_string_view(type) else pa.large_binary()
+        return get(array, steps, plain, strict=strict).cast(type)
     kinds = np.where(heads & 3 == 0, heads >> 2, np.where(heads & 3 == 1, _TEXT, _NESTED))
     kinds[heads == _ABSENT] = 0
     columns, places, total = [pa.nulls(1, type)], np.zeros(count, np.int64), 1
@@ -401,7 +402,7 @@ def _cast(
 
 def is_cast_alike(stored: pa.DataType, type: pa.DataType) -> bool:
     """Whether `cast_column` of a column of a path gives what `get` gives of whole values."""
-    if isinstance(type, VariantType) or pat.is_string_view(type):
+    if isinstance(type, VariantType) or pat.is_string_view(type) or pat.is_binary_view(type):
         return False
     if pat.is_floating(stored):  # JSON writes doubles in another way than Arrow
         return not _is_text(type)
@@ -435,7 +436,11 @@ def _refuse(
     part: pa.Array, rows: np.ndarray, steps: Sequence[str | int], type: pa.DataType
 ) -> NoReturn:
     path = "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    shown = shortened(str(part[0]), LINE_LENGTH)
+    try:
+        text = str(part[0])
+    except OverflowError:  # a date or time that Python has none of
+        text = str(part[0].value)
+    shown = shortened(text, LINE_LENGTH)
     raise InvalidArgumentError(
         f"row {rows[0]}: {path}: expected a value of type {type}, found {shown}"
     )

@@ -482,3 +482,19 @@ def test_filters_name_parts_as_columns_of_them_are_named(tmp_path):
     fermion.write_table(own, tmp_path / "b.fermion")
     with fermion.open(tmp_path / "b.fermion") as file:
         assert file.count(fermion.col(name) == 5) == 1
+
+
+def test_views_and_times_that_python_has_none_of():
+    texts = variant.from_json(['"x"', "null"])
+    for dtype in (pa.binary_view(), pa.string_view()):
+        found = variant.get(texts, "$", dtype)
+        assert found.type == dtype
+        assert found.cast(pa.string()).to_pylist() == ["x", None]
+    far = {"metadata": b"\x11\0\0", "value": b"\x34" + bytes(7) + b"\x80"}
+    times = pa.ExtensionArray.from_storage(
+        variant.VariantType(), pa.array([far], variant.VariantType().storage_type)
+    )
+    with pytest.raises(
+        InvalidArgumentError, match=r"row 0: .*of type bool, found -9223372036854775808"
+    ):
+        variant.get(times, "$", pa.bool_())
