@@ -377,6 +377,7 @@ class KeyedMachine(RuleBasedStateMachine):
             name = data.draw(st.sampled_from(self.free()))
             self.table.drop_columns([name])
             del self.model.columns[name]
+            self.model.defaults.pop(name, None)
             for row in self.model.rows:
                 del row[name]
             self.changed_schema()
