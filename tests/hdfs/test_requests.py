@@ -18,7 +18,14 @@ from tools.hdfs.cluster import METRICS_SECONDS
 pytestmark = pytest.mark.services
 
 BLOCK = 1 << 20
-BOOKKEEPING = ("SendHeartbeat", "BlockReport", "BlockReceivedAndDeleted", "RegisterDatanode")
+BOOKKEEPING = (
+    "SendHeartbeat",
+    "BlockReport",
+    "BlockReceivedAndDeleted",
+    "RegisterDatanode",
+    "RenewLease",
+)
+"""What nodes send, and clients that wrote before, every few seconds."""
 
 
 @contextmanager
