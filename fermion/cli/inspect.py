@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import pyarrow.types as pat
+
 from fermion.cli.console import Console, size_text
 from fermion.cli.html_output import add_html, check_html, write_html
-from fermion.cli.protocol import add_storage_options, storage_options
-from fermion.columns.maps import has_shreddable_keys, key_name
+from fermion.cli.protocol import (
+    KEYS_HINT,
+    add_columns,
+    add_storage_options,
+    storage_options,
+)
 from fermion.display import counted
 from fermion.layout import ALIGNMENT
 from fermion.options import SortKey
@@ -23,7 +29,13 @@ from fermion.reading.column_metadata import (
 )
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.index import FileIndex
-from fermion.reading.inspection import FileLayout, describe_file, describe_pages, describe_place
+from fermion.reading.inspection import (
+    FileLayout,
+    describe_file,
+    describe_pages,
+    describe_place,
+    stored_columns,
+)
 
 HELP = "show the layout: stripes, columns, streams, pages, encodings, sizes"
 COLUMNS_SHOWN = 20
@@ -33,9 +45,7 @@ STRIPES_SHOWN = 10
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
-    parser.add_argument(
-        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
-    )
+    add_columns(parser)
     parser.add_argument(
         "--top",
         type=int,
@@ -56,9 +66,12 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.html is not None:
         return _write_page(arguments, console)
     everything = arguments.all or (arguments.json and arguments.top is None)
+    everything = everything or arguments.column is not None
     limit = COLUMNS_SHOWN if arguments.top is None else max(arguments.top, 0)
     with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
-        layout = describe_file(file.index, arguments.column, limit=None if everything else limit)
+        names, keys = arguments.column, arguments.keys
+        chosen = None if names is keys else stored_columns(file.index, names, keys)
+        layout = describe_file(file.index, chosen, limit=None if everything else limit)
         if arguments.json:
             console.print_json(_file_json(file, layout, arguments.pages))
         else:
@@ -71,6 +84,7 @@ def _write_page(arguments: argparse.Namespace, console: Console) -> int:
     given = {
         "--json": arguments.json,
         "--column": arguments.column is not None,
+        "--keys": arguments.keys is not None,
         "--top": arguments.top is not None,
         "--all": arguments.all,
     }
@@ -111,7 +125,7 @@ def _file_lines(
         yield "columns"
     for column in layout.columns:
         yield from _column_lines(file.index, column, arguments.pages)
-    if layout.num_left_out and arguments.column is None:
+    if layout.num_left_out:
         yield f"  ... and {layout.num_left_out:,} more (--all shows them, --column NAME one)"
 
 
@@ -142,10 +156,8 @@ def _column_lines(index: FileIndex, column: ColumnMetadata, pages: bool) -> Iter
     required = "" if column.nullable else " not null"
     yield f"  {column.name}: {column.type}{required}, {', '.join(parts)}"
     if column.num_keys:
-        is_map = has_shreddable_keys(column.type)
-        example = f' (--column "{key_name(column.name, "KEY")}" shows one)' if is_map else ""
-        what = counted(column.num_keys, "key" if is_map else "path")
-        yield f"    {what} with a column: {size_text(column.key_bytes)}{example}"
+        what = counted(column.num_keys, "key" if pat.is_map(column.type) else "path")
+        yield f"    {what} with a column: {size_text(column.key_bytes)} {KEYS_HINT}"
     if column.blob_bytes is not None:
         yield f"    blobs: {size_text(column.blob_bytes)} in all, read only when asked for"
     for stream in column.streams:

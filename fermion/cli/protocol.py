@@ -17,6 +17,7 @@ from fermion.cli.console import Console
 ENTRY_POINT_GROUP = "fermion.commands"
 FOUND_PROBLEM = 1
 WRONG_USAGE = 2
+KEYS_HINT = "(--keys TEXT shows those that contain TEXT)"
 
 
 class Command(Protocol):
@@ -35,6 +36,20 @@ class Command(Protocol):
 
         A FermionError or OSError ends the program with its message on one line.
         """
+
+
+def add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add ``--column`` and ``--keys``: what a command shows of a file."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
+    )
+    group.add_argument(
+        "--keys",
+        metavar="TEXT",
+        help="show the columns of keys of maps, and of paths of Variant columns, whose names "
+        "contain this text in any case",
+    )
 
 
 def add_storage_options(parser: argparse.ArgumentParser, of: str = "") -> None:

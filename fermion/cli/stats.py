@@ -7,14 +7,23 @@ import decimal
 from typing import TYPE_CHECKING, Any
 
 from fermion.cli.console import Console
-from fermion.cli.protocol import add_storage_options, storage_options
-from fermion.columns.maps import key_name
+from fermion.cli.protocol import (
+    KEYS_HINT,
+    add_columns,
+    add_storage_options,
+    storage_options,
+)
 from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
 from fermion.exports import LoadedWhenAskedFor
 from fermion.metadata.map_keys import VariantPaths
 from fermion.reading.file import open_file
-from fermion.reading.inspection import LeafStatistics, bound_text, describe_statistics
+from fermion.reading.inspection import (
+    LeafStatistics,
+    bound_text,
+    describe_statistics,
+    stored_columns,
+)
 
 if TYPE_CHECKING:
     from fermion.blobs import references
@@ -30,9 +39,7 @@ TYPE_LENGTH = 40
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="path or URL of a Fermion file")
-    parser.add_argument(
-        "--column", action="append", metavar="NAME", help="show this column; may be repeated"
-    )
+    add_columns(parser)
     parser.add_argument(
         "--all", action="store_true", help=f"show more than the first {COLUMNS_SHOWN} columns"
     )
@@ -43,17 +50,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, console: Console) -> int:
     """Print the statistics of a file."""
     with open_file(arguments.file, storage_options=storage_options(arguments)) as file:
-        names, left_out = arguments.column, 0
-        if names is None and not (arguments.all or arguments.json):
-            left_out = max(file.num_columns - COLUMNS_SHOWN, 0)
-            names = range(COLUMNS_SHOWN) if left_out else None
-        found = describe_statistics(file.index, names)
+        shown = stored_columns(file.index, arguments.column, arguments.keys)
+        everything = arguments.all or arguments.json or arguments.column is not None
+        left_out = 0 if everything else max(len(shown) - COLUMNS_SHOWN, 0)
+        found = describe_statistics(file.index, shown[:COLUMNS_SHOWN] if left_out else shown)
         blobs = file.index.all_fields() if file.index.footer.has_blobs else []
         num_rows = file.num_rows
-        keys = {
-            file.index.all_names[at]: (each.count, isinstance(each, VariantPaths))
-            for at, each in file.index.map_keys.items()
-        }
+        keys = {file.index.all_names[at]: each for at, each in file.index.map_keys.items()}
     if arguments.json:
         leaves = [_leaf_json(leaf) for leaf in found]
         console.print_json({"num_rows": num_rows, "columns": leaves})
@@ -66,13 +69,9 @@ def run(arguments: argparse.Namespace, console: Console) -> int:
     if found:
         header = ["column", "type", "nulls", "min", "max", "flags"]
         console.print_table(header, [_cells(leaf) for leaf in found], right=["nulls"])
-    for name, (count, is_variant) in keys.items():
-        console.print(
-            f"{name}: {counted(count, 'path')} with a column"
-            if is_variant
-            else f"{name}: {counted(count, 'key')} with a column "
-            f'(--column "{key_name(name, "KEY")}" shows one)'
-        )
+    for name, each in keys.items() if arguments.keys is None else ():
+        what = counted(each.count, "path" if isinstance(each, VariantPaths) else "key")
+        console.print(f"{name}: {what} with a column {KEYS_HINT}")
     if left_out:
         console.print(f"... and {left_out:,} more (--all shows them)")
     return 0

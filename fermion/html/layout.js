@@ -1,5 +1,5 @@
 // The map of a file: columns across, stripes down, a cell for each.
-const { file, parts, groups, stripes, names, columns, cells, pages, encodings, streams, types } = data;
+const { file, parts, groups, stripes, names, keys, columns, cells, pages, encodings, streams, types } = data;
 const numStripes = stripes.rows.length;
 const numColumns = columns.metadata_bytes.length;
 const LEFT = 96;
@@ -33,7 +33,7 @@ const stripeLabel = (stripe) => (groups.stripes === 1 ? `stripe ${count(stripe)}
   : `stripes from ${count(stripe * groups.stripes)}`);
 
 const state = { colour: "encoding", width: "equal", sort: "bytes", search: "", selected: null,
-  found: null, rows: ROWS_STEP };
+  found: null, keys: [], rows: ROWS_STEP };
 const rowTops = [0];
 stripes.rows.forEach((rows, stripe) => rowTops.push(rowTops[stripe] + Math.max(rows, 1)));
 

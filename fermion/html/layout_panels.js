@@ -35,19 +35,23 @@ const searchBox = make("input", { type: "search", id: "search", placeholder: "Na
   autocomplete: "off", spellcheck: false });
 const searchSaid = make("span", { className: "soft", id: "found", role: "status" });
 const lowerNames = names.map((each) => each.toLowerCase());
+const lowerKeys = keys.map(([, key]) => key.toLowerCase());
 
 function search() {
   const wanted = searchBox.value.toLowerCase();
   state.search = wanted;
   state.rows = ROWS_STEP;
   if (wanted === "") {
-    [state.found, searchSaid.textContent] = [null, ""];
+    [state.found, state.keys, searchSaid.textContent] = [null, [], ""];
   } else {
     const all = names.length === file.columns;
     const hits = [];
     lowerNames.forEach((each, at) => { if (each.includes(wanted)) hits.push(at); });
-    state.found = new Set(hits.map((at) => (all ? Math.floor(at / groups.columns) : at)));
-    searchSaid.textContent = `${counted(hits.length, "column")} found`;
+    state.keys = keys.filter((each, at) => lowerKeys[at].includes(wanted));
+    state.found = new Set([...hits.map((at) => (all ? Math.floor(at / groups.columns) : at)),
+      ...state.keys.map(([column]) => column)]);
+    const below = keys.length ? `, keys or paths: ${count(state.keys.length)}` : "";
+    searchSaid.textContent = `${counted(hits.length, "column")} found${below}`;
   }
   picture.later();
   showColumns();
@@ -177,6 +181,12 @@ function showColumns() {
       state.rows += ROWS_STEP * 4;
       showColumns();
     })] : []));
+  if (!state.keys.length) return;
+  const shownKeys = state.keys.slice(0, state.rows).map(([column, key, bytes]) =>
+    [label(column), clean(key), size(bytes)]);
+  const moreKeys = state.keys.length - shownKeys.length;
+  list.append(table(["Column", "Key or path", "Bytes"], shownKeys, [2]),
+    moreKeys > 0 ? make("p", { className: "soft" }, `and ${count(moreKeys)} more`) : "");
 }
 
 drawFacts();

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.maps import key_name
 from fermion.columns.types import Node, NodeKind, Order
 from fermion.columns.value_text import value_text
 from fermion.display import shortened
 from fermion.exports import dataclass
 from fermion.layout import ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import ColumnBlock
+from fermion.metadata.map_keys import VariantPaths
 from fermion.pages.pages import PageDescription, PageSlice, describe_page
+from fermion.predicate.expression import VariantValue
 from fermion.reading.column_metadata import (
     ColumnMetadata,
     StreamMetadata,
@@ -27,7 +31,7 @@ from fermion.reading.column_metadata import (
     stored_statistics,
 )
 from fermion.reading.index import FileIndex
-from fermion.reading.projection import ColumnName, Projected, project
+from fermion.reading.projection import ColumnName, Projected, keys_columns, project
 from fermion.statistics.bounds import (
     ChunkBounds,
     distinct_count,
@@ -53,7 +57,7 @@ class FileLayout:
     """A whole file, as deep as was asked for.
 
     columns: Those that were asked for, or the largest, largest first.
-    num_left_out: How many columns there are besides.
+    num_left_out: How many there are besides, or were asked for.
     data_bytes, metadata_bytes: Bytes up to the first CMB, and from there on.
     """
 
@@ -100,21 +104,45 @@ class LeafStatistics:
     has_bloom_filter: bool = False
 
 
-def describe_file(
-    index: FileIndex, columns: Sequence[ColumnName] | None = None, *, limit: int | None = None
-) -> FileLayout:
-    """Describe a file, and of its columns those named, or the ``limit`` largest.
+def stored_columns(
+    index: FileIndex, columns: Sequence[ColumnName] | None, keys: str | None = None
+) -> list[Projected]:
+    """Columns of these names that are stored; None: all.
 
-    columns: Names of columns; None: all, or the largest.
-    limit: How many columns to describe; None: all.
+    keys: If given, instead the columns of keys of maps and of paths of Variant columns whose names
+        contain it, in any case; under the names that queries have for them.
     Raises ColumnNotFoundError, InvalidArgumentError, InvalidFileError.
+    """
+    if keys is None:
+        return [column for column in project(index, columns) if column.node is not None]
+    found = []
+    for ordinal, each in index.map_keys.items():
+        column = index.field(ordinal).name
+        texts = enumerate(each.names.all())
+        places = [place for place, text in texts if keys.casefold() in text.casefold()]
+        for place, stored in zip(places, keys_columns(each, places), strict=True):
+            if isinstance(each, VariantPaths):
+                name = VariantValue(column, each.keys[place], stored.field.type).to_sql()
+            else:
+                name = key_name(column, each.keys[place])
+            found.append(replace(stored, field=stored.field.with_name(name)))
+    return found
+
+
+def describe_file(
+    index: FileIndex, columns: Sequence[Projected] | None = None, *, limit: int | None = None
+) -> FileLayout:
+    """Describe a file, and the first ``limit`` of the columns given, or the largest.
+
+    limit: How many columns to describe; None: all.
+    Raises InvalidFileError.
     """
     footer = index.footer
     stripe_bytes: list[int] | None = None
     if columns is None:
         stripe_bytes, chosen = _largest(index, limit)
     else:
-        chosen = [column for column in project(index, columns) if column.node is not None]
+        chosen = list(columns[:limit])
     described = describe_columns(index, chosen)
     starts = index.stripe_starts.tolist()
     return FileLayout(
@@ -129,7 +157,7 @@ def describe_file(
             for each, rows in enumerate(index.stripe_rows.tolist())
         ),
         columns=tuple(described),
-        num_left_out=footer.num_columns - len(described),
+        num_left_out=(footer.num_columns if columns is None else len(columns)) - len(described),
     )
 
 
@@ -176,13 +204,13 @@ def bound_text(value: pa.Scalar | None, length: int, *, is_exact: bool) -> str:
 
 
 def describe_statistics(
-    index: FileIndex, columns: Sequence[ColumnName] | None = None
+    index: FileIndex, columns: Sequence[Projected] | None = None
 ) -> list[LeafStatistics]:
-    """What metadata says of the values of each leaf, depth first.
+    """What metadata says of the values of each leaf of columns (None: of all), depth first.
 
-    Raises ColumnNotFoundError, InvalidArgumentError, InvalidFileError.
+    Raises InvalidFileError.
     """
-    chosen = [column for column in project(index, columns) if column.node is not None]
+    chosen = stored_columns(index, None) if columns is None else columns
     blocks = index.blocks(column.ordinal for column in chosen)
     return [
         _leaf_statistics(index, block, leaf, path, above)

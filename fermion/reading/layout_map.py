@@ -141,7 +141,8 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     Returns: ``file``: facts. ``parts``: pairs of a name and its bytes, whose sum is the file's
         size. ``stripes``, ``columns``, ``cells``, ``pages``: lists by stripe, column, cell and
         page; of ``pages`` only ``count`` where there are too many. ``names``, ``encodings``,
-        ``streams``, ``types``: texts.
+        ``streams``, ``types``: texts. ``keys``: of each key of a map, and path of a Variant column,
+        the place of its column, the name, and the bytes; none where there are too many.
     Raises ChecksumError, InvalidFileError, UnsupportedEncodingError, UnsupportedVersionError.
     """
     chosen = [column for column in project(index, None) if column.node is not None]
@@ -157,12 +158,16 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
     names = [shortened(name, NAME_LENGTH) for name in index.all_names]
     for ordinal, size in blobs.items():
         names[ordinal] += f" ({size:,} bytes of blobs)"
+    listed: list[tuple[int, str, int]] = []
     for ordinal, keys in index.map_keys.items():
         what = "path" if isinstance(keys, VariantPaths) else "key"
         names[ordinal] += f" ({counted(keys.count, what)})"
-        for column in describe_columns(index, keys_columns(keys)):
+        texts = keys.names.all()
+        for text, column in zip(texts, describe_columns(index, keys_columns(keys)), strict=True):
             of_map = replace(column, ordinal=ordinal, null_counts=())
             count += _add_column(index, drawn, of_map, whole=pages)
+            stored = column.cmb_length + column.stored_bytes
+            listed.append((ordinal // drawn.columns_each, shortened(text, NAME_LENGTH), stored))
     if drawn.pages is not None and len(drawn.pages["bytes"]) < count:
         drawn.pages = None
     return {
@@ -171,6 +176,7 @@ def layout_map(index: FileIndex, *, pages: bool = False) -> dict[str, Any]:
         "groups": {"columns": drawn.columns_each, "stripes": drawn.stripes_each},
         "stripes": _stripes(index, drawn.stripes_each),
         "names": names if len(names) <= NAMES_MAX else names[:: drawn.columns_each],
+        "keys": listed if len(names) + len(listed) <= NAMES_MAX else [],
         "columns": {
             "type": types[:: drawn.columns_each],
             "metadata_bytes": [each.metadata_bytes for each in drawn.columns],
@@ -274,7 +280,9 @@ def _statistics(index: FileIndex, columns_each: int) -> dict[str, list[str]]:
         stop = min(start + COLUMNS_AT_ONCE, index.footer.num_columns)
         bounds = dict.fromkeys(range(start, stop), ("", ""))
         flat = [each for each in bounds if index.node(each).kind is NodeKind.LEAF]
-        for ordinal, leaf in zip(flat, describe_statistics(index, flat), strict=True):
+        for ordinal, leaf in zip(
+            flat, describe_statistics(index, project(index, flat)), strict=True
+        ):
             bounds[ordinal] = (
                 bound_text(leaf.min, VALUE_LENGTH, is_exact=leaf.min_exact),
                 bound_text(leaf.max, VALUE_LENGTH, is_exact=leaf.max_exact),

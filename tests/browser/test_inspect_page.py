@@ -216,3 +216,26 @@ def test_groups_of_columns_are_told_in_words(browser, tmp_path, monkeypatch):
     assert page.text("#details h2").startswith("c040 and 9 more")
     assert page.errors() == []
     page.close()
+
+
+def test_search_finds_keys_of_maps_and_paths_of_variants(browser, tmp_path):
+    """Among the columns they are one line; a search lists those that it finds."""
+    values = fermion.variant.from_json(['{"user": {"id": 7, "name": "Ada"}}'])
+    maps = pa.array([[("age", 1.0), ("<b>", 2.0)]], pa.map_(pa.string(), pa.float64()))
+    page = page_of(
+        browser,
+        tmp_path,
+        pa.table({"event": values, "features": maps}),
+        shred={"event": fermion.Shred(), "features": fermion.Shred()},
+    )
+    assert "user" not in page.text("#columns")
+    page.type("#search", "USER.")
+    assert page.text("#found") == "0 columns found, keys or paths: 2"
+    assert "user.name" in page.text("#columns")
+    assert "features" not in page.text("#columns")
+    page.type("#search", "<b")
+    assert page.text("#found") == "0 columns found, keys or paths: 1"
+    page.press("Enter", text="\r")
+    assert page.text("#details h2").startswith("features (2 keys)")
+    assert page.errors() == []
+    page.close()

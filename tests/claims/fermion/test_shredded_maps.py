@@ -394,13 +394,20 @@ def test_ten_thousand_keys_are_one_line_of_what_people_are_shown(tmp_path, capsy
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) < 20
         (line,) = [line for line in lines if "10,000 keys with a column" in line]
-        assert "--column \"features['KEY']\"" in line
+        assert "--keys TEXT" in line
         assert main([command, str(path), "--column", "features['k00007']"]) == 0
         assert "features['k00007']" in capsys.readouterr().out
+        assert main([command, str(path), "--keys", "K0000"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.count("features['k0000") == 10
+        assert "more" not in shown
+        assert main([command, str(path), "--keys", "7"]) == 0
+        assert "more (--all shows them" in capsys.readouterr().out
     with fermion.open(path) as file:
         assert file.column("features").num_keys == count
         found = layout_map(file.index)
     assert found["names"] == ["features (10,000 keys)"]
+    assert [each[:2] for each in found["keys"]] == [(0, name) for name in names.to_pylist()]
     parts = dict(found["parts"])
     assert sum(parts.values()) == path.stat().st_size
     assert parts["pages"] > count * 24

@@ -343,6 +343,10 @@ def test_ten_thousand_paths_are_one_line(tmp_path, capsys):
         shown = capsys.readouterr().out
         assert "10,000 paths with a column" in shown
         assert "name_7" not in shown
+        assert main([command, str(path), "--keys", "NAME_77", "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)["columns"]
+        assert len(shown) == 111
+        assert "variant_get(event, '$.a.name_77', 'bigint')" in str(shown)
     with fermion.open(path) as opened:
         assert layout_map(opened.index)["names"] == ["event (10,000 paths)"]
         assert opened.read().equals(table(values))
