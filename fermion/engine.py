@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.maps import looked_up as looked_up
     from fermion.columns.maps import parse_key as parse_key
     from fermion.columns.maps import split_key_name as split_key_name
+    from fermion.columns.maps import with_values as with_values
     from fermion.columns.rows import drop_batch_rows as drop_batch_rows
     from fermion.columns.rows import filter_batch_rows as filter_batch_rows
     from fermion.columns.rows import joined_batches as joined_batches
@@ -116,6 +117,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "looked_up",
             "parse_key",
             "split_key_name",
+            "with_values",
         ),
         "columns.rows": (
             "drop_batch_rows",

@@ -197,6 +197,42 @@ def looked_up(array: pa.MapArray, key: Any) -> pa.Array:
     return gathered(entries.items, indices, node)
 
 
+def with_values(array: pa.MapArray, keys: Sequence[Key], values: Sequence[pa.Array]) -> pa.MapArray:
+    """Maps in which some keys have given values, last in each map; where one is null, no such key.
+
+    keys: Distinct.
+    values: For each of them as many as there are maps, of the type of the items. A map that is
+        null and gets a value is null no more.
+    """
+    old = entries_of(array)
+    kept = np.ones(len(old.rows), bool)
+    for key in keys:
+        same = pc.equal(old.keys, pa.scalar(key, old.keys.type))
+        kept &= ~np.asarray(same.to_numpy(zero_copy_only=False), bool)
+    own = np.flatnonzero(kept)
+    new = [np.flatnonzero(each.is_valid().to_numpy(zero_copy_only=False)) for each in values]
+    rows = np.concatenate([old.rows[own], *new])
+    order = np.argsort(rows, kind="stable")
+    starts = len(kept) + len(array) * np.arange(len(keys))
+    items = np.concatenate([own, *(start + each for start, each in zip(starts, new, strict=True))])
+    names = np.repeat(len(kept) + np.arange(len(keys)), [len(each) for each in new])
+    visible = validity.to_flags(own_validity(array), len(array)).copy()
+    visible[rows] = True
+    return map_of(
+        array.type,
+        visible,
+        np.bincount(rows, minlength=len(array)),
+        pa.concat_arrays([old.keys, pa.array(keys, old.keys.type)]).take(
+            pa.array(np.concatenate([own, names])[order])
+        ),
+        gathered(
+            pa.concat_arrays([old.items, *values]),
+            items[order],
+            column_node(array.type.item_field.with_nullable(True)),
+        ),
+    )
+
+
 class _Joined(NamedTuple):
     """Entries of all rows: those of some keys, sorted.
 

@@ -13,10 +13,12 @@ import pyarrow as pa
 from fermion.display import short_repr
 from fermion.engine import (
     BatchCopier,
+    VariantValue,
     check_filled,
     one_batch,
     read_all,
     take_batch_rows,
+    with_values,
 )
 from fermion.exports import dataclass
 from fermion.predicate import RowRanges
@@ -28,8 +30,9 @@ from fermion_table.planning.split import ReadRequest
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.reading.whole_rows import whole_batches
 from fermion_table.schema.conversion import find_null
-from fermion_table.schema.repeated import nulls
-from fermion_table.schema.schema import TableSchema
+from fermion_table.schema.repeated import nulls, zeros
+from fermion_table.schema.schema import Field, TableSchema, field_to_arrow
+from fermion_table.schema.selection import MapKey
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.store import AtomicStore
 from fermion_table.writing.column_files import write_column_file
@@ -123,7 +126,7 @@ class ColumnTask:
     def _rows(
         self, entry: Entry, reader: SplitReader, threads: int, stop: threading.Event | None
     ) -> Iterator[pa.RecordBatch]:
-        """The new columns of all rows of a file: null where a row is deleted."""
+        """The new columns of all rows of a file: null, or empty, where a row is deleted."""
         (split,) = splits_of([entry], self.store)
         wanted = reader.rows(split)
         places = None if wanted is None else wanted.to_indices()
@@ -143,8 +146,7 @@ class ColumnTask:
             yield values
         if at < entry.rows:
             missing = entry.rows - at
-            arrays = [nulls(each.type, missing) for each in self.columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=self.columns)
+            yield _absent(self.columns, missing)
 
     def _called(self, batch: pa.RecordBatch, entry: Entry, rows: tuple[int, int]) -> pa.RecordBatch:
         """What the function gives for some rows, checked."""
@@ -158,6 +160,51 @@ class ColumnTask:
                 file=entry.file,
                 rows=rows,
             ) from error
+
+
+class MapValues:
+    """A function of columns, some of them keys of maps: gives the maps with these keys. Picklable.
+
+    function: From a record batch to ``columns``.
+    keys: Of these, by their places.
+    maps: Those of the keys, as the table calls them.
+    beside: Columns that it is given and the function is not.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[pa.RecordBatch], Any],
+        columns: pa.Schema,
+        keys: Mapping[int, MapKey],
+        maps: Sequence[Field],
+        beside: frozenset[str],
+    ) -> None:
+        self._function, self._columns, self._beside = function, columns, beside
+        self._keys = {
+            each.name: {
+                place: key.key
+                for place, key in keys.items()
+                if key.map_id == each.id and not isinstance(key.key, VariantValue)
+            }
+            for each in maps
+        }
+        plain = [each for place, each in enumerate(columns) if place not in keys]
+        self.columns = pa.schema(
+            [*(field_to_arrow(each, field_ids=False) for each in maps), *plain]
+        )
+
+    __repr__ = short_repr
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The maps and the other columns of some rows."""
+        given = batch.select([name for name in batch.schema.names if name not in self._beside])
+        found = _checked(self._function(given), batch.num_rows, self._columns)
+        arrays = [
+            with_values(batch[name], list(keys.values()), [found.column(place) for place in keys])
+            for name, keys in self._keys.items()
+        ]
+        plain = [found[name] for name in self.columns.names[len(arrays) :]]
+        return pa.RecordBatch.from_arrays([*arrays, *plain], schema=self.columns)
 
 
 ColumnRunner = Callable[[ColumnTask, Sequence[Entry]], Generator[FinishedFile]]
@@ -179,10 +226,13 @@ def _spread(values: pa.RecordBatch, places: np.ndarray, count: int) -> pa.Record
     order[places] = np.arange(values.num_rows)
     for name, each in zip(values.schema.names, values.columns, strict=True):
         check_filled(each.type, count - len(places), f"column {name!r}")
-    null = [nulls(each.type, 1) for each in values.columns]
-    return take_batch_rows(
-        one_batch([values, pa.RecordBatch.from_arrays(null, schema=values.schema)]), order
-    )
+    return take_batch_rows(one_batch([values, _absent(values.schema, 1)]), order)
+
+
+def _absent(columns: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Rows for those that are deleted; maps that must not be null are empty."""
+    arrays = [(nulls if each.nullable else zeros)(each.type, rows) for each in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _checked(found: Any, rows: int, columns: pa.Schema) -> pa.RecordBatch:

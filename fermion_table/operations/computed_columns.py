@@ -98,14 +98,19 @@ class FinishedColumns:
 class Computation(NamedTuple):
     """How columns are computed.
 
-    function: From a record batch to the new columns of its rows.
+    function: From a record batch to the columns of its rows that are written.
+    columns: The new ones: keys of maps, too.
     batch_rows: Rows a call, at most.
+    written: Columns of the files: maps in place of their keys.
+    maps: These, as the table has them.
     """
 
     function: Callable[[pa.RecordBatch], Any]
     read: tuple[PathLike, ...]
     columns: pa.Schema
     batch_rows: int
+    written: pa.Schema
+    maps: tuple[Field, ...] = ()
 
 
 class ComputedColumns(ColumnChange):
@@ -130,7 +135,8 @@ class ComputedColumns(ColumnChange):
         runner: ColumnRunner | None = None,
     ) -> None:
         super().__init__(publisher, "add_columns_with", metadata)
-        self._function, self._read, self._columns, self._batch_rows = computation
+        self._computation = computation
+        self._read, self._columns = computation.read, computation.columns
         self._threads = threads or os.cpu_count() or 1
         self._progress = progress
         self._resumed = resume
@@ -150,19 +156,28 @@ class ComputedColumns(ColumnChange):
         if self._resumed is not None and self._is_first:
             self._take(self._resumed, base)
         self._is_first = False
-        return evolved_schema(self.publisher.store, base, merge_columns(current, self._columns))
+        for each in self._computation.maps:
+            for schema in (current, self._written or current):
+                if schema.by_name.get(each.name) != each:
+                    raise CommitConflict(
+                        f"{where}: {self.action}: column {each.name!r}, whose keys get values, "
+                        "was changed by another commit",
+                        mine=self.action,
+                    )
+        changes = merge_columns(current, self._computation.written)
+        return evolved_schema(self.publisher.store, base, changes)
 
     def made_for(
         self, base: Snapshot, schemas: SchemaVersions, schema: TableSchema, entries: list[Entry]
     ) -> Made:
         """Compute the columns of all files that are not done yet."""
         if self._written is None:
-            self._written = schema_of_columns(schema, self._columns.names)
+            self._written = schema_of_columns(schema, self._computation.written.names)
         fields = self._fields(schemas.current)
         tops = {each.id for each in fields}
         whole = tuple(each for each in queryable_fields(schemas.current) if each.id in tops)
         reader = column_reader(entries, self.store, fields, whole, schemas)
-        reader = SplitReader(replace(reader.request, batch_rows=self._batch_rows))
+        reader = SplitReader(replace(reader.request, batch_rows=self._computation.batch_rows))
         ids = [each.id for each in whole]
         left = []
         for entry in entries:
@@ -172,9 +187,9 @@ class ComputedColumns(ColumnChange):
         written = self._written
         task = ColumnTask(
             store=self.store,
-            function=self._function,
+            function=self._computation.function,
             request=reader.request,
-            columns=self._columns,
+            columns=self._computation.written,
             written=written,
             action=self.action,
         )

@@ -141,7 +141,7 @@ def _check_no_key(schema: TableSchema, path: Path, action: str) -> None:
     if field is not None and has_shreddable_keys(field.type):
         raise InvalidArgumentError(
             f"{action} {path[0]!r}: this is the key {key!r} of the map {column!r}; keys are no "
-            "columns of their own: write whole maps, for example by `update`, or take another name"
+            "columns of their own: give it values by `add_columns_with`, or take another name"
         )
 
 

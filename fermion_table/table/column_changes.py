@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from fermion.arguments import function as check_function
 from fermion.arguments import integer
+from fermion.engine import VariantValue
 from fermion.errors import InvalidArgumentError
 from fermion.typing import TableLike
 from fermion_table.argument_checks import (
@@ -25,6 +26,7 @@ from fermion_table.commit.schema_versions import change_schema
 from fermion_table.metadata.snapshot import Snapshot
 from fermion_table.operations.column_commit import check_append_table
 from fermion_table.operations.column_expressions import ColumnExpressions, schema_of_expressions
+from fermion_table.operations.column_task import MapValues
 from fermion_table.operations.computed_columns import (
     Computation,
     ComputedColumns,
@@ -37,7 +39,7 @@ from fermion_table.scanning.live_values import LiveValues
 from fermion_table.schema import changes
 from fermion_table.schema.changes import Change, FieldChanges
 from fermion_table.schema.schema import PathLike, TableSchema
-from fermion_table.schema.selection import ROW_ID, select_columns
+from fermion_table.schema.selection import ROW_ID, map_keys, select_columns
 from fermion_table.schema.update import SchemaUpdate
 from fermion_table.table.state import HasState
 
@@ -128,6 +130,10 @@ def add_columns_with(
     Only the columns in `read` are read, and only the new ones are written, to a column file beside
     each data file. Rows that others append meanwhile are null in the new columns.
 
+    A new column such as ``features['new']`` is a key of the map ``features``: the maps of all rows
+    are read and written again, and nothing else is. A value takes the place of one that a map has
+    for the key; where it is null the map has no such key, and a null map stays null.
+
     Parameters
     ----------
     function
@@ -141,7 +147,8 @@ def add_columns_with(
         Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
         of a dict name.
     schema
-        The new columns. None: of the types that the expressions of a dict give.
+        The new columns; a key of a map has the type of its values. None: of the types that the
+        expressions of a dict give.
     batch_rows
         Rows a call, at most.
     threads
@@ -167,8 +174,7 @@ def add_columns_with(
         The function raised, or returned other columns, types or another number of rows. Names the
         file and the rows; nothing was published.
     TypeError, InvalidArgumentError, ColumnNotFoundError
-        Also where a column is there already or has the name of a key of a map, or the table has a
-        primary key.
+        Also where a column is there already, or the table has a primary key.
     CommitConflict, CommitStateUnknown
     """
     state = self._state
@@ -189,24 +195,41 @@ def add_columns_with(
         check_kind(resume, FinishedColumns, "resume")
     action = "add_columns_with"
     where = f"{state.location}: {action}"
+    state.check_writable()
+    state.refresh()
+    is_typed = schema is None
     if schema is None and isinstance(function, Mapping):
-        state.check_writable()
-        state.refresh()
         schema = schema_of_expressions(function, state.schema.to_arrow(field_ids=False), where)
     new = check_new_columns(check_kind(schema, pa.Schema, "schema"), action, state.location)
+    found = map_keys(state.schema, new.names, where=where)
+    keys = {at: each for at, each in found.items() if not isinstance(each.key, VariantValue)}
+    for at, each in keys.items():
+        if is_typed:
+            new = new.set(at, new.field(at).with_type(each.field.type))
+        elif new.field(at).type != each.field.type:
+            raise InvalidArgumentError(
+                f"{where}: schema: column {new.names[at]!r}: expected type {each.field.type}, that "
+                f"of the map's values, found {new.field(at).type}"
+            )
     if isinstance(function, Mapping):
         function = ColumnExpressions(function, new, where)
     columns = _named(function) if asked is None else asked
-    state.check_writable()
-    state.refresh()
     check_append_table(state.schema, action, state.location)
     fields = select_columns(state.schema, columns, where=state.location)
     if isinstance(function, ColumnExpressions):
         function.check(pa.schema([pa.field(each.name, each.type) for each in fields]))
+    written = new
+    maps = tuple(
+        map(state.schema.by_id.__getitem__, dict.fromkeys(k.map_id for k in keys.values()))
+    )
+    if keys:
+        beside = frozenset(each.name for each in maps).difference(each.name for each in fields)
+        function = MapValues(function, new, keys, maps, beside)
+        written, columns = function.columns, (*columns, *sorted(beside))
     change = ComputedColumns(
         state.publisher,
         metadata,
-        Computation(function, columns, new, batch_rows),
+        Computation(function, columns, new, batch_rows, written, maps),
         threads=threads,
         progress=progress,
         resume=resume,

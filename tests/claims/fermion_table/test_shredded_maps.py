@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 import fermion
 from fermion import Shred, col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion_table import Table
+from fermion_table import ColumnFunctionError, Table
+from fermion_table.errors import CommitConflict
 
 MAP = pa.map_(pa.string(), pa.float64())
 MAPS = [[("age", 3.0), ("it's", 1.0)], None, [("age", 5.0)], []]
@@ -225,12 +227,131 @@ def test_maps_are_no_partitions_and_no_keys(tmp_path):
             Table.create(tmp_path / "t", ROWS.schema, **setting)
 
 
+@pytest.mark.parametrize("properties", [{}, ALL, {"fermion.shred.features": "age"}])
+def test_a_key_is_added_beside_the_data_files(tmp_path, properties):
+    """Also beside a null, over a value that is there, and taken away; no data file is rewritten."""
+    table = Table.create(tmp_path / "t", ROWS, properties=properties)
+    table.append_batch(8, ROWS)
+    table.delete("id = 2")
+    files, first = table.inspect.files()["path"].to_pylist(), table.snapshot.id
+    table.branches.create("before")
+    new, given = "features['new']", {0: 9.0, 1: 7.0, 3: None}
+
+    def function(rows):
+        assert rows.schema.names == ["id"]
+        found = [given[each] for each in rows["id"].to_pylist()]
+        return {new: found, "more": rows["id"], "features['age']": [None] * len(found)}
+
+    columns = {new: pa.float64(), "more": pa.int64(), "features['age']": pa.float64()}
+    table.add_columns_with(function, read=["id"], schema=pa.schema(columns))
+    maps = [[("it's", 1.0), ("new", 9.0)], [("new", 7.0)], []] * 2
+    for _ in range(2):
+        rows = table.scan(columns=["id", "features", new, "more"]).to_arrow().to_pylist()
+        assert [sorted(row["features"]) for row in rows] == maps
+        assert [row[new] for row in rows] == [given[row["id"]] for row in rows]
+        assert [row["more"] for row in rows] == [0, 1, 3] * 2
+        assert table.count(f"{new} > 8") == 2
+        assert table.count("features['age'] IS NULL AND id < 3") == 4
+        assert table.verify(data=True).ok
+        assert table.inspect.files()["path"].to_pylist() == files
+        table.add_columns_with({new: f"{new} + 0"})  # reads what it writes
+    before = [MAPS[0], MAPS[1], MAPS[3]] * 2
+    assert table.scan(snapshot_id=first).to_arrow()["features"].to_pylist() == before
+    assert (
+        Table.open(tmp_path / "t", branch="before").scan().to_arrow()["features"].to_pylist()
+        == before
+    )
+    changes = table.scan_changes(first, columns=["id", new]).to_arrow()
+    assert changes.num_rows == 8  # of two rows a file before and after
+    table.compact(column_files_max=1)
+    assert [sorted(each) for each in table.scan().to_arrow()["features"].to_pylist()] == maps
+    if properties == ALL:
+        assert {"it's", "new"} <= {key for keys in keys_of(table) for key in keys}
+
+
+def test_integer_keys_of_maps_that_are_never_null_are_added(tmp_path):
+    """With deleted rows, whose maps are empty; by a pickle of the function, as engines send it."""
+    dtype = pa.map_(pa.int16(), pa.field("value", pa.list_(pa.string()), nullable=False))
+    schema = pa.schema([pa.field("m", dtype, nullable=False), ("id", pa.int8())])
+    maps = [[(5, ["a"]), (-1, [])], [], [(7, ["b", None])]]
+    table = Table.create(tmp_path / "t", pa.table({"m": maps, "id": [0, 1, 2]}, schema))
+    table.delete("id >= 1")
+    table.append(pa.table({"m": maps, "id": [3, 4, 5]}, schema))
+
+    def run(task, entries):
+        for entry in entries:
+            yield pickle.loads(pickle.dumps(task)).compute(entry)
+
+    expressions = {"m[-1]": "[id::VARCHAR]", "m[6]": "m[7]"}
+    table.add_columns_with(expressions, runner=run)
+    expected = [[(5, ["a"]), (-1, [str(at)])] for at in (0, 3)]
+    expected += [[(-1, ["4"])], [(7, ["b", None]), (-1, ["5"]), (6, ["b", None])]]
+    assert table.scan().to_arrow()["m"].to_pylist() == expected
+    assert table.verify(data=True).ok
+
+
+def test_keys_that_can_not_be_added(tmp_path):
+    """Values of another type, a map beside its key, and keys that the map cannot have."""
+    table = Table.create(
+        tmp_path / "t", ROWS.append_column("m", pa.nulls(4, pa.map_(pa.int8(), MAP)))
+    )
+    new = pa.field("features['new']", pa.float64())
+    for schema, message in (
+        ([new.with_type(pa.int8())], "'new'.*: expected type double, that of the map's values"),
+        ([new, pa.field("features", MAP)], "'features' is there already"),
+        ([pa.field("m['x']", MAP)], "key 'x': expected a value of type int8"),
+        ([new, new], "is there twice"),
+        ([new.with_nullable(False)], "NOT NULL"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=message):
+            table.add_columns_with(lambda rows: {}, read=["id"], schema=pa.schema(schema))
+    with pytest.raises(ColumnFunctionError, match="expected columns"):
+        table.add_columns_with(
+            lambda rows: {"features": rows["id"]}, read=["id"], schema=pa.schema([new])
+        )
+    assert table.snapshot.id == 1
+
+
+def test_maps_that_others_change_while_a_key_is_added(tmp_path):
+    """Values are read again; a map that is renamed, or another one, is a conflict, also later."""
+    table = Table.create(tmp_path / "t", ROWS)
+    new, calls = pa.schema([("features['new']", pa.float64())]), []
+
+    def add(other, **options):
+        def function(rows):
+            calls.append(1)
+            if len(calls) == 1:
+                other(Table.open(tmp_path / "t"))
+            return pa.array([1.0] * rows.num_rows) if len(calls) < 3 else 1 / 0
+
+        table.add_columns_with(function, read=["id"], schema=new, threads=1, **options)
+
+    given = {"id": [1, 3], "features": pa.array([[("new", 5.0), ("a", 6.0)], None], MAP)}
+    add(lambda other: other.fill_columns(pa.table(given), on="id"))
+    assert len(calls) == 2
+    maps = [[*MAPS[0], ("new", 1.0)], [("a", 6.0), ("new", 1.0)], [*MAPS[2], ("new", 1.0)]]
+    assert table.scan().to_arrow()["features"].to_pylist() == [*maps, [("new", 1.0)]]
+    calls.clear()
+    with pytest.raises(CommitConflict, match="'features', whose keys get values, was changed"):
+        add(lambda other: other.rename_column("features", "f"))
+    table.refresh()
+    table.rename_column("f", "features")
+    table.append(ROWS)
+    calls[:] = [1]
+    with pytest.raises(ColumnFunctionError) as caught:
+        add(None)
+    assert len(caught.value.finished) == 1
+    table.drop_columns("features")
+    table.add_columns({"features": MAP})
+    with pytest.raises(CommitConflict, match="'features', whose keys get values, was changed"):
+        add(None, resume=caught.value.finished)
+
+
 def test_a_key_is_no_column_that_can_be_added(tmp_path):
     """A column of its name would hide the key; values of keys are what columns are made of."""
     table = Table.create(tmp_path / "t", ROWS, properties=ALL)
     name, before = "features['new']", table.schema
     for change in (
-        lambda: table.add_columns_with({name: "id * 2"}),
         lambda: table.add_columns(pa.schema([(name, pa.int64())])),
         lambda: table.append(ROWS.append_column(name, ROWS["id"]), schema_mode="merge"),
         lambda: table.rename_column("id", name),
