@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fermion import arrow_compute as pc
 from fermion.arguments import integer
-from fermion.blobs.references import REFERENCE, check_pieces, struct_of
+from fermion.blobs.references import REFERENCE, as_references, check_pieces
 from fermion.display import location_text
 from fermion.errors import ChecksumError, InvalidArgumentError
 from fermion.io.source import open_source
@@ -262,11 +261,20 @@ def as_handles(array: pa.Array) -> pa.ExtensionArray:
     """Handles that hold the values of a binary array themselves; handles as they are."""
     if isinstance(array.type, HandleType):
         return array
-    values, rows = array.cast(pa.large_binary()), len(array)
-    children = [pa.nulls(rows, each.type) for each in REFERENCE]
-    children[0], children[3] = values, pc.binary_length(values).cast(pa.int64())
-    storage = struct_of(children, np.asarray(values.is_valid()))
-    return pa.ExtensionArray.from_storage(handle_type(None), storage)
+    return pa.ExtensionArray.from_storage(handle_type(None), as_references(array))
+
+
+def values_of(handles: Iterable[Handle]) -> Iterator[bytes]:
+    """Read handles one after the other; each file that they lie in is opened once.
+
+    Raises as `Handle.read`.
+    """
+    with ExitStack() as opened:
+        sources: dict[str | None, Any] = {}
+        for each in handles:
+            if each.path not in sources:
+                sources[each.path] = opened.enter_context(closing(each._source()))
+            yield each._read(sources[each.path], 0, each.size)
 
 
 pa.register_extension_type(handle_type(None))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import binary, list_ranges, own_validity
 from fermion.columns.types import Bits
 from fermion.columns.validity import to_flags
@@ -177,6 +178,16 @@ def bytes_of(dtype: pa.DataType, ends: np.ndarray, data: np.ndarray, valid: np.n
 
 def _packed(valid: np.ndarray) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(Bits.pack(valid).data)
+
+
+def as_references(array: pa.Array) -> pa.StructArray:
+    """References that hold the values of a binary array themselves; references as they are."""
+    if array.type.equals(REFERENCE):
+        return array
+    values = array.cast(pa.large_binary())
+    children = [pa.nulls(len(array), each.type) for each in REFERENCE]
+    children[0], children[3] = values, pc.binary_length(values).cast(pa.int64())
+    return struct_of(children, np.asarray(values.is_valid()))
 
 
 def struct_of(children: Sequence[pa.Array], valid: np.ndarray) -> pa.StructArray:

@@ -72,7 +72,7 @@ class BlobWriter:
             if ordinal in self.given:
                 self._check(field.name, arrays[ordinal])
             else:
-                arrays[ordinal], fields[ordinal] = self._written(arrays[ordinal], put), field
+                arrays[ordinal], fields[ordinal] = self.written(arrays[ordinal], put), field
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
 
     def _check(self, name: str, array: pa.StructArray) -> None:
@@ -86,7 +86,13 @@ class BlobWriter:
                 "a value within the file that it was read from"
             )
 
-    def _written(self, array: pa.Array, put: Callable[[memoryview], int]) -> pa.StructArray:
+    def written(
+        self, array: pa.Array, put: Callable[[memoryview], int] | None = None
+    ) -> pa.StructArray:
+        """References to the values of a binary array, which are written.
+
+        put: As of `stored`; None: there is a sink.
+        """
         rows = len(array)
         valid = to_flags(own_validity(array), rows)
         values = binary(array) if rows else None
@@ -103,6 +109,7 @@ class BlobWriter:
         ):
             value = data[start : start + size].data
             if self.sink is None:
+                assert put is not None
                 offsets[row] = put(value)
             else:
                 name, offsets[row] = self.sink.write_blob(value)

@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,17 @@ from fermion.engine import (
     take_batch_rows,
 )
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.predicate import Column, pyarrow_columns
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import Field, Path, TableSchema
+
+if TYPE_CHECKING:
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
 
 Assignment = Any
 """SQL text, a value (None is null; text as `lit`), `fermion.col`, a ``pyarrow.compute.Expression``,
@@ -201,13 +206,19 @@ def fields_read(schema: TableSchema, assignments: Mapping[str, Assignment]) -> t
     return tuple(field for field in schema.fields if field.name in names)
 
 
+def carries_blobs(schema: TableSchema, assignments: Mapping[str, Assignment]) -> bool:
+    """Whether assignments look at no blobs of a table that has some."""
+    blobs = schema.blob_columns
+    return bool(blobs) and all(each.name not in blobs for each in fields_read(schema, assignments))
+
+
 def assigned(
     batch: pa.RecordBatch, assignments: Mapping[str, Assignment], schema: TableSchema
 ) -> pa.RecordBatch:
     """Rows with some columns set; every expression sees the rows as they were.
 
     batch: All columns of the table in their order, perhaps others after them. Of blobs that are
-        neither set nor looked at it may have references.
+        not looked at it may have references.
     Raises SchemaMismatch: A value does not fit its column.
     """
     places = {name: place for place, name in enumerate(schema.names)}
@@ -217,21 +228,23 @@ def assigned(
         array = evaluated(value, batch, schema.by_name[name])
         place = places[name]
         arrays[place], fields[place] = array, pa.field(name, array.type)
-    wanted = schema.to_arrow(field_ids=False)
-    carried = {
-        places[name]: rows.column(places[name])
-        for name in schema.blob_columns
-        if pa.types.is_struct(rows.schema.field(places[name]).type)
-    }
-    for place in carried:  # nulls stand for them
-        fields[place] = wanted.field(place)
-        arrays[place] = pa.nulls(batch.num_rows, fields[place].type)
     changed = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-    fitting = convert_batch(plan_writing(schema, changed.schema), changed, wanted)
-    columns = [carried.get(place, column) for place, column in enumerate(fitting.columns)]
+    fitting = fitted(schema, changed, rows.schema)
     return pa.RecordBatch.from_arrays(
-        [*columns, *(batch.column(place) for place in others)], schema=batch.schema
+        [*fitting.columns, *(batch.column(place) for place in others)], schema=batch.schema
     )
+
+
+def fitted(schema: TableSchema, rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Rows in all columns of a table, of whose blobs there may be references.
+
+    wanted: The table's columns; says whether blobs are values or references.
+    Raises SchemaMismatch: A value does not fit its column.
+    """
+    if schema.blob_columns:
+        return blob_columns.carrying(schema, rows, wanted)
+    plain = schema.to_arrow(field_ids=False)
+    return convert_batch(plan_writing(schema, rows.schema), rows, plain)
 
 
 def overlaid(batch: pa.RecordBatch, changed: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:

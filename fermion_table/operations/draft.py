@@ -294,10 +294,16 @@ class Draft:
         form: BlobForm = "references" if carries_blobs and self.schema.blob_columns else "bytes"
         return whole_row_reader(entries, self.store, self.schema, self.schemas, blobs=form)
 
-    def column_reader(self, entries: Iterable[Entry], fields: tuple[Field, ...]) -> SplitReader:
-        """Reads some columns of all rows of files; `fields` may be pruned below structs."""
+    def column_reader(
+        self, entries: Iterable[Entry], fields: tuple[Field, ...], *, carries_blobs: bool = False
+    ) -> SplitReader:
+        """Reads some columns of all rows of files; `fields` may be pruned below structs.
+
+        carries_blobs: As of `reader`.
+        """
         whole = tuple(self.schema.by_name[field.name] for field in fields)
-        return column_reader(entries, self.store, fields, whole, self.schemas)
+        form: BlobForm = "references" if carries_blobs else "bytes"
+        return column_reader(entries, self.store, fields, whole, self.schemas, blobs=form)
 
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
         """Some rows of a file, deleted or not."""
@@ -337,8 +343,15 @@ class Draft:
         num_rows = {file: self._marked[file].rows for file in self.deleted}
         return write_vectors(self.store, self.deleted, num_rows, self.written)
 
-    def scan(self, chosen: TableFilter | None) -> Scan:
-        """The rows that a filter selects, merged by key where the table has one."""
+    def scan(self, chosen: TableFilter | None, *, carries_blobs: bool = False) -> Scan:
+        """The rows that a filter selects, merged by key where the table has one.
+
+        carries_blobs: Whether columns of blobs come as references, where the filter reads none.
+        """
+        blobs = self.schema.blob_columns
+        if chosen is not None and any(path[0] in blobs for path in chosen.paths):
+            carries_blobs = False
+        form: BlobForm = "references" if carries_blobs and blobs else "bytes"
         state = self.base
         if not self.is_empty:
             new = {
@@ -348,7 +361,7 @@ class Draft:
             }
             live = tuple(entry.inherit(**new) for entry in self.live())
             state = msgspec.structs.replace(state, manifests=(), tail=live)
-        return replace(self._scan(chosen), snapshot=state, columns=None)
+        return replace(self._scan(chosen), snapshot=state, columns=None, blobs=form)
 
     def _scan(self, chosen: TableFilter | None) -> Scan:
         return Scan(

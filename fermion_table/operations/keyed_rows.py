@@ -14,12 +14,14 @@ import pyarrow as pa
 from fermion.errors import InvalidArgumentError
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry
-from fermion_table.operations.assignments import Assignment, assigned
+from fermion_table.operations.assignments import Assignment, assigned, carries_blobs
 from fermion_table.operations.draft import Draft
 from fermion_table.planning.filters import TableFilter
 from fermion_table.planning.partition_pruning import partitions_replaced
 from fermion_table.planning.plan import plan_scan
 from fermion_table.reading.run_reader import key_filter
+from fermion_table.reading.whole_rows import known_blobs
+from fermion_table.scanning.scan import Scan
 from fermion_table.schema.repeated import repeat_text
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.make_writer import write_changes
@@ -31,7 +33,8 @@ def delete_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
     Raises InvalidArgumentError: The table's merge engine keeps deleted rows.
     """
     key.engine.check_removes(key.options, "delete")
-    _write(draft, (of_kind(rows, "-D") for rows in draft.scan(chosen).to_batches()))
+    scan = draft.scan(chosen, carries_blobs=True)
+    _write(draft, scan, (of_kind(rows, "-D") for rows in scan.to_batches()))
 
 
 def replace_rows(draft: Draft, key: PrimaryKey, chosen: TableFilter) -> None:
@@ -82,13 +85,15 @@ def update_rows(
     if not is_replacing:
         key.engine.check_removes(key.options, "update")
 
+    scan = draft.scan(chosen, carries_blobs=carries_blobs(draft.schema, assignments))
+
     def changed() -> Iterator[pa.RecordBatch]:
-        for rows in draft.scan(chosen).to_batches():
+        for rows in scan.to_batches():
             if not is_replacing:
                 yield of_kind(rows, "-D")
             yield of_kind(assigned(rows, assignments, draft.schema), "+U")
 
-    _write(draft, changed())
+    _write(draft, scan, changed())
 
 
 def keys_may_match(entry: Entry, draft: Draft, key: PrimaryKey, chosen: TableFilter) -> bool:
@@ -105,8 +110,9 @@ def of_kind(rows: pa.RecordBatch, kind: str) -> pa.RecordBatch:
     return rows.append_column(KIND_COLUMN, repeat_text(kind, rows.num_rows))
 
 
-def _write(draft: Draft, batches: Iterator[pa.RecordBatch]) -> None:
-    with draft.writer() as writer:
+def _write(draft: Draft, scan: Scan, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write rows with their kinds, which are made of those of a scan."""
+    with draft.writer(known_blobs=known_blobs(scan.reader, scan.entries[0])) as writer:
         for rows in batches:
             write_changes(writer, rows, KIND_COLUMN, copy=False)
         (message,) = writer.prepare_commit()

@@ -21,7 +21,7 @@ from fermion_table.commit.commit import Publisher
 from fermion_table.commit.conflict import Partitions
 from fermion_table.commit.schema_versions import changed_schema
 from fermion_table.merging.primary_key import primary_key_of
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, KnownBlobs
 from fermion_table.metadata.snapshot import Kind, Snapshot
 from fermion_table.operations.assignments import LiteralValue
 from fermion_table.operations.draft import Draft, Matched
@@ -136,7 +136,9 @@ def _merge_files(draft: Draft, merge: BoundMerge) -> MergeCounts:
         start += rows.num_rows
     outcomes = [each for part in _joined(parts) for each in _by_file(files, ends, part)]
     inserted = 0
-    with draft.writer() as writer:
+    known = {each.name: each for entry, _ in outcomes for each in entry.blob_files}
+    carried = KnownBlobs(known) if merge.carries_blobs else None
+    with draft.writer(known_blobs=carried) as writer:
         for entry, taken in outcomes:
             if entry.batch is None:
                 _write_updates(draft, merge, entry, taken, writer)
@@ -205,7 +207,8 @@ def _write_updates(
     """Write what rows of a file become, clause by clause."""
     for number, part in taken.only(_updates(merge, taken)).by_clause():
         clause, start = merge.clauses[number], 0
-        reader = draft.column_reader([entry], clause.carried)
+        carries = merge.carries_blobs
+        reader = draft.column_reader([entry], clause.carried, carries_blobs=carries)
         for batch in draft.read(reader, entry, RowRanges.from_indices(part.rows)):
             source_rows = part.source_rows[start : start + batch.num_rows]
             start += batch.num_rows
@@ -227,14 +230,16 @@ def _write_batches(
         for number, part in replace(here, rows=np.arange(batch.num_rows)).by_clause():
             clause, rows = merge.clauses[number], take_batch_rows(batch, part.rows)
             rows = rows.select(range(width))
-            made.append(clause.fitting(merge.made_by(clause, part.source_rows, rows)))
+            fresh = merge.made_by(clause, part.source_rows, rows)
+            made.append(clause.fitting(fresh, rows.schema))
             order.append(part.rows)
         fresh = take_batch_rows(one_batch(made), np.argsort(np.concatenate(order)))
         columns = [*fresh.columns, *batch.columns[width:]]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     changed = RowRanges.from_indices(updated.rows)
-    return write_changed(draft, draft.reader([entry]), entry, kept, changed, change)
+    reader = draft.reader([entry], carries_blobs=merge.carries_blobs)
+    return write_changed(draft, reader, entry, kept, changed, change)
 
 
 class MergeResult:

@@ -30,6 +30,7 @@ from fermion_table.operations.merge_matching import (
     MergeCounts,
     paired_pieces,
 )
+from fermion_table.reading.whole_rows import known_blobs
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.schema import KIND_COLUMN
 from fermion_table.writing.make_writer import TableWriter, write_changes
@@ -72,17 +73,28 @@ def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[
     Raises InvalidArgumentError: Rows of the source have one key, and are to change the same row of
         the table.
     """
-    with draft.writer() as writer:
-        if merge.sides.merge.is_upsert(key):
+    scan, carried = None, None
+    if not merge.sides.merge.is_upsert(key):
+        carries = merge.carries_blobs and _asks_no_blob(merge)
+        scan = draft.scan(merge.chosen, carries_blobs=carries)
+        carried = known_blobs(scan.reader, scan.entries[0])
+    with draft.writer(known_blobs=carried) as writer:
+        if scan is None:
             before = _key_scan(draft, key, merge)
             sequences = _upsert(merge, key, writer)
             counted = partial(_counted, before, merge, key, sequences)
         else:
-            counts, keys = _merge(draft, key, merge, writer)
+            counts, keys = _merge(scan, key, merge, writer)
             counted = partial(_with_inserted, counts, key, keys)
         (message,) = writer.prepare_commit()
     draft.add_written(message.entries)
     return partial(counted, _key_scan(draft, key, merge) if key.options.sequence_fields else None)
+
+
+def _asks_no_blob(merge: BoundMerge) -> bool:
+    """Whether no condition reads blobs of the table."""
+    blobs = merge.sides.schema.blob_columns
+    return all(path and path[0] not in blobs for path in below(merge.asked, TARGET))
 
 
 def _key_scan(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Scan:
@@ -144,7 +156,7 @@ def _with_inserted(
 
 
 def _merge(
-    draft: Draft, key: PrimaryKey, merge: BoundMerge, writer: TableWriter
+    scan: Scan, key: PrimaryKey, merge: BoundMerge, writer: TableWriter
 ) -> tuple[MergeCounts, list[pa.Array]]:
     """Write what rows become; the counts, and the keys of the rows inserted.
 
@@ -152,15 +164,15 @@ def _merge(
     """
     evaluation, is_replacing = Evaluation(merge), key.engine.replaces
     updated = deleted = 0
-    scan = draft.scan(merge.chosen).select([(name,) for name in _columns(merge, key)])
-    for data, _, taken in evaluation.decided(scan.to_batches()):
+    read, wanted = scan.select([(name,) for name in _columns(merge, key)]), scan.schema
+    for data, _, taken in evaluation.decided(read.to_batches()):
         for number, part in taken.by_clause():
             clause, old = merge.clauses[number], take_batch_rows(data, part.rows)
             if clause.clause.action == "delete":
                 write_changes(writer, of_kind(old, "-D"), KIND_COLUMN, copy=False)
                 deleted += old.num_rows
                 continue
-            new = clause.fitting(merge.made_by(clause, part.source_rows, old))
+            new = clause.fitting(merge.made_by(clause, part.source_rows, old), wanted)
             if key.options.sequence_fields:
                 shown = is_not_older(new, old, key)
                 old, new = filter_batch_rows(old, shown), filter_batch_rows(new, shown)

@@ -30,10 +30,16 @@ from fermion.predicate import (
 )
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.operations.assignments import Assignment, evaluated, read_text, settled
+from fermion_table.operations.assignments import (
+    Assignment,
+    evaluated,
+    fitted,
+    read_text,
+    settled,
+)
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.planning.filters import selected
-from fermion_table.schema.conversion import convert_batch, empty_columns, plan_writing
+from fermion_table.schema.conversion import empty_columns, plan_writing
 from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import Field, Path, TableSchema
 from fermion_table.schema.selection import select_paths
@@ -270,14 +276,14 @@ class BoundClause:
             fields.append(pa.field(item.name, array.type))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def fitting(self, made: pa.RecordBatch) -> pa.RecordBatch:
+    def fitting(self, made: pa.RecordBatch, wanted: pa.Schema | None = None) -> pa.RecordBatch:
         """What `made_of` gave, with every column of the table, in its type.
 
+        wanted: See `fitted`; None: all blobs are values.
         Raises SchemaMismatch: A value does not fit its column.
         """
         schema = self.sides.schema
-        conversions = plan_writing(schema, made.schema)
-        return convert_batch(conversions, made, schema.to_arrow(field_ids=False))
+        return fitted(schema, made, wanted or schema.to_arrow(field_ids=False))
 
 
 def bind_clause(clause: Clause, sides: MergeSides) -> BoundClause:

@@ -85,6 +85,13 @@ class BoundMerge:
         return {path for clause in self.clauses for path in clause.asked}
 
     @property
+    def carries_blobs(self) -> bool:
+        """Whether the table has blobs, and no value is made of them."""
+        read = below({path for clause in self.clauses for path in clause.read}, TARGET)
+        blobs = self.sides.schema.blob_columns
+        return bool(blobs) and all(path and path[0] not in blobs for path in read)
+
+    @property
     def inserts(self) -> bool:
         """Whether rows of the source may become rows of the table."""
         return any(clause.clause.action == "insert" for clause in self.clauses)

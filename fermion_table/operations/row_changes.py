@@ -25,7 +25,7 @@ from fermion_table.metadata.snapshot import Kind
 from fermion_table.operations.assignments import (
     Assignment,
     assigned,
-    fields_read,
+    carries_blobs,
     overlaid,
     read_assignments,
     settled,
@@ -319,7 +319,8 @@ class Update(_Filtered):
         plain = [each for each in matched if each.entry.batch is None]
         if plain:
             entries = [each.entry for each in plain]
-            reader = draft.reader(entries, carries_blobs=carries_blobs(draft, assignments))
+            carries = carries_blobs(draft.schema, assignments)
+            reader = draft.reader(entries, carries_blobs=carries)
             with draft.writer(known_blobs=known_blobs(reader, entries)) as writer:
                 for batch in self._changed_rows(draft, reader, plain, assignments):
                     writer.write(batch, copy=False)
@@ -355,17 +356,10 @@ class Update(_Filtered):
         def change(batch: pa.RecordBatch, at: int) -> pa.RecordBatch:
             return assigned(batch, assignments, draft.schema)
 
-        reader = draft.reader([entry], carries_blobs=carries_blobs(draft, assignments))
+        carries = carries_blobs(draft.schema, assignments)
+        reader = draft.reader([entry], carries_blobs=carries)
         entries = write_changed(draft, reader, entry, draft.live_rows(entry), matched.rows, change)
         draft.take_place(entry, entries)
-
-
-def carries_blobs(draft: Draft, assignments: Mapping[str, Assignment]) -> bool:
-    """Whether an update neither sets blobs nor looks at any."""
-    blobs = draft.schema.blob_columns
-    if not blobs or not assignments.keys().isdisjoint(blobs):
-        return False
-    return all(field.name not in blobs for field in fields_read(draft.schema, assignments))
 
 
 ChangeRows = Callable[[pa.RecordBatch, int], pa.RecordBatch]

@@ -20,7 +20,7 @@ from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.forks import cached_property
-from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS, BlobForm, blob_form
+from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS, BlobForm
 from fermion.predicate import RowRanges, column_of
 from fermion.progress import ShowsProgress, showing, watched
 from fermion.redaction import redacted
@@ -118,9 +118,6 @@ class Scan(ArrowRows):
             raise InvalidArgumentError(
                 f"mode={self.mode!r}: expected one of {', '.join(get_args(ScanMode))}"
             )
-        object.__setattr__(self, "blobs", blob_form(self.blobs))
-        if self.blobs == "references":
-            raise InvalidArgumentError("blobs='references': expected 'bytes' or 'handles'")
         _ = self._request  # a column that does not exist is an error now, not when reading
 
     def __getstate__(self) -> dict[str, Any]:

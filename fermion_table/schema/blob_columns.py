@@ -8,10 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from fermion.blobs import as_handles, handle_type, is_blob, stored_field
+from fermion.blobs import (
+    REFERENCE,
+    as_handles,
+    as_references,
+    handle_type,
+    is_blob,
+    stored_field,
+)
 from fermion.errors import InvalidArgumentError
 from fermion.options import BlobForm
-from fermion_table.schema.conversion import Conversion
+from fermion_table.schema.conversion import Conversion, convert_batch, plan_writing
+from fermion_table.schema.schema import TableSchema
 
 
 def wanted_field(field: pa.Field, form: BlobForm, storage_options: dict[str, Any] | None) -> Any:
@@ -38,6 +46,40 @@ def wanted_conversions(
             each = replace(each, field=field, cast=False)
         made.append(each)
     return made
+
+
+def schema_of_references(schema: pa.Schema) -> pa.Schema:
+    """A table's columns with references in place of blobs."""
+    fields = [stored_field(each, "a table") if is_blob(each) else each for each in schema]
+    return pa.schema(fields, metadata=schema.metadata)
+
+
+def carrying(schema: TableSchema, rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Rows in the columns of a table, their blobs as references where that is wanted.
+
+    rows: Some columns of the table; their blobs may be values or references.
+    Raises SchemaMismatch: See `plan_writing`.
+    """
+    if rows.schema.equals(wanted):
+        return pa.RecordBatch.from_arrays(rows.columns, schema=wanted)
+    plain = schema.to_arrow(field_ids=False)
+    carried = {
+        field.name: rows.column(field.name)
+        for field in rows.schema
+        if field.name in schema.blob_columns and field.type.equals(REFERENCE)
+    }
+    arrays, fields = rows.columns, list(rows.schema)
+    for place, field in enumerate(fields):
+        if field.name in carried:  # nulls stand for them
+            fields[place] = plain.field(field.name)
+            arrays[place] = pa.nulls(rows.num_rows, fields[place].type)
+    given = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    fitting = convert_batch(plan_writing(schema, given.schema), given, plain)
+    columns = [
+        as_references(carried.get(field.name, column)) if field.type.equals(REFERENCE) else column
+        for field, column in zip(wanted, fitting.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
 def with_handles(conversions: Sequence[Conversion], batch: pa.RecordBatch) -> pa.RecordBatch:

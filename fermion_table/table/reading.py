@@ -174,7 +174,7 @@ def scan(
     blobs
         What comes of blob columns (field metadata ``fermion:blob=true``): their ``bytes``, or
         ``handles``, whose ``to_pylist()`` gives a `fermion.blobs.Handle` for each value, which
-        reads it, or a range of it, when it is asked to; not of a table with a primary key.
+        reads it, or a range of it, when it is asked to.
     threads
         For reading files side by side; None takes the number of processors.
 
@@ -205,7 +205,7 @@ def scan(
         filter=chosen,
         limit=limit,
         mode=mode,
-        blobs=blobs,
+        blobs=_blob_form(blobs),
         threads=threads,
     )
 
@@ -377,6 +377,12 @@ def scan_changes(
         filter=table_filter(filter, versions.current, where=state.location),
         threads=threads,
     )
+
+
+def _blob_form(blobs: BlobForm) -> BlobForm:
+    if not isinstance(blobs, str) or blobs not in ("bytes", "handles"):
+        raise InvalidArgumentError(f"blobs={blobs!r}: expected 'bytes' or 'handles'")
+    return blobs
 
 
 def _snapshot_to_scan(

@@ -22,7 +22,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from fermion.blobs import Handle, is_blob, is_reference, stored_field
+from fermion import arrow_compute as pc
+from fermion.blobs import (
+    BlobWriter,
+    Handle,
+    is_reference,
+    values_of,
+)
 from fermion.engine import numbers_of, open_sink
 from fermion.layout import BLOB_ALIGNMENT
 from fermion_table.metadata.manifest import BlobFile, KnownBlobs
@@ -30,16 +36,11 @@ from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import blob_path, unique_name
 
 if TYPE_CHECKING:
+    from fermion import WriteOptions
     from fermion.engine import Sink
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 HEAD = struct.pack("<8sI52x", b"FRMNBLOB", 1)
-
-
-def schema_of_references(schema: pa.Schema) -> pa.Schema:
-    """A table's columns with references in place of blobs."""
-    fields = [stored_field(each, "a table") if is_blob(each) else each for each in schema]
-    return pa.schema(fields, metadata=schema.metadata)
 
 
 class BlobFilesWriter:
@@ -47,6 +48,7 @@ class BlobFilesWriter:
 
     owned: Gets its files.
     size_max: A file that has so many bytes gets no more values.
+    options: What values are put there by.
     known: Blob files that rows have references to; None: rows have values.
     """
 
@@ -54,11 +56,15 @@ class BlobFilesWriter:
         self,
         owned: OwnedFiles,
         size_max: int,
-        is_durable: bool,
+        options: WriteOptions,
         known: KnownBlobs | None,
     ) -> None:
         self._owned, self._store = owned, owned.store
-        self._size_max, self._is_durable = size_max, is_durable
+        self._size_max, self._is_durable = size_max, options.durable
+        has_checksums = options.checksum != "none"
+        self._values = BlobWriter(
+            {}, frozenset(), options.blob_inline_bytes, self, has_checksums, "a table"
+        )
         self._known = known
         self._live: dict[str, int] = {}
         self._done: list[BlobFile] = []
@@ -90,7 +96,10 @@ class BlobFilesWriter:
         return name, offset
 
     def placed(self, rows: Rows) -> Rows:
-        """Rows with references to where values lie now; it is noted to which they refer."""
+        """Rows with references to where values lie now; it is noted to which they refer.
+
+        Long values that references hold themselves are written.
+        """
         if self._known is None or not rows.num_rows:
             return rows
         if isinstance(rows, pa.Table):
@@ -114,20 +123,35 @@ class BlobFilesWriter:
         is_moved = is_outside & np.isin(
             codes, [names.index(each) for each in known.moved & {*names}]
         )
-        if not is_moved.any():
+        if is_moved.any():
+            rows, options = np.flatnonzero(is_moved).tolist(), self._store.storage_options
+            new_files, new_offsets = files.to_pylist(), offsets.to_pylist()
+            handles = (
+                Handle(
+                    self._store.locate(known.files[new_files[row]].path),
+                    new_offsets[row],
+                    sizes[row].as_py(),
+                    tuple(sums[row].as_py() or ()),
+                    None,
+                    options,
+                )
+                for row in rows
+            )
+            for row, value in zip(rows, values_of(handles), strict=True):
+                new_files[row], new_offsets[row] = self.write_blob(memoryview(value))
+            columns = [inline, pa.array(new_files, files.type), pa.array(new_offsets, offsets.type)]
+            references = pa.StructArray.from_arrays(
+                [*columns, sizes, sums], fields=list(references.type), mask=references.is_null()
+            )
+        lengths = numbers_of(pc.binary_length(inline).fill_null(0))
+        if lengths.max(initial=0) <= self._values.inline_bytes:
             return references
-        new_files, new_offsets = files.to_pylist(), offsets.to_pylist()
-        for row in np.flatnonzero(is_moved).tolist():
-            path = self._store.locate(known.files[new_files[row]].path)
-            checksums = tuple(sums[row].as_py() or ())
-            options = self._store.storage_options
-            size = sizes[row].as_py()
-            value = Handle(path, new_offsets[row], size, checksums, None, options).read()
-            new_files[row], new_offsets[row] = self.write_blob(memoryview(value))
-        columns = [inline, pa.array(new_files, files.type), pa.array(new_offsets, offsets.type)]
-        return pa.StructArray.from_arrays(
-            [*columns, sizes, sums], fields=list(references.type), mask=references.is_null()
-        )
+        holds = np.asarray(inline.is_valid())
+        others = references.filter(pa.array(~holds))
+        order = np.arange(len(holds)) + len(others)  # of what is written for each row
+        order[~holds] = np.arange(len(others))
+        written = self._values.written(inline)
+        return pa.concat_arrays([others, written]).take(pa.array(order))
 
     def close(self) -> tuple[BlobFile, ...]:
         """Finish the files, and describe all that the data file refers to."""

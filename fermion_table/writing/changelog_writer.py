@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion_table.merge_engines.key_groups import is_retraction
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, KnownBlobs
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.writing.data_files import DataFiles, OpenFile
@@ -26,6 +26,7 @@ class ChangelogWriter:
     """Writes changelog files.
 
     owned: Whose the files are, to delete after an error.
+    known_blobs: See `DataFiles`.
     """
 
     def __init__(
@@ -34,9 +35,10 @@ class ChangelogWriter:
         schema: TableSchema,
         *,
         settings: WriteSettings | None = None,
+        known_blobs: KnownBlobs | None = None,
     ) -> None:
         changes = replace(settings or WriteSettings(), source="changelog")
-        self._files = DataFiles(owned, schema, changes)
+        self._files = DataFiles(owned, schema, changes, known_blobs=known_blobs)
 
     def write(
         self,
@@ -80,8 +82,11 @@ class ChangelogWriter:
                 current = self._files.open(
                     partition, bucket=bucket, hidden=KIND_FIELD, is_changelog=True
                 )
+            raw_bytes = rows.nbytes
+            if current.blobs is not None:
+                rows = current.blobs.placed(rows)
             current.writer.write(with_kinds(rows, kinds), copy=False)
-            self._files.count(current, rows.num_rows, rows.nbytes)
+            self._files.count(current, rows.num_rows, raw_bytes)
             retractions += int(is_retraction(kinds).sum())
         if current is not None:
             close(current)

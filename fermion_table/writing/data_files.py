@@ -33,10 +33,11 @@ from fermion_table.writing.incoming_rows import Partition
 from fermion_table.writing.writer_message import WriteSettings
 
 if TYPE_CHECKING:
-    from fermion_table.schema import key_statistics
+    from fermion_table.schema import blob_columns, key_statistics
     from fermion_table.writing import blob_files, index_writer
     from fermion_table.writing.blob_files import BlobFilesWriter
 else:  # few tables have any
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
     blob_files = LoadedWhenAskedFor("fermion_table.writing.blob_files")
     key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
     index_writer = LoadedWhenAskedFor("fermion_table.writing.index_writer")
@@ -200,7 +201,7 @@ class DataFiles:
         self.arrow = schema.to_arrow()
         self._known_blobs = known_blobs
         if known_blobs is not None:
-            self.arrow = blob_files.schema_of_references(self.arrow)
+            self.arrow = blob_columns.schema_of_references(self.arrow)
         self.target_bytes = properties.target_file_bytes if target is None else target
         self._owned = owned
         self._store = owned.store
@@ -266,7 +267,7 @@ class DataFiles:
         blobs = None
         if self._schema.blob_columns:
             blobs = blob_files.BlobFilesWriter(
-                self._owned, self.target_bytes, options.durable, self._known_blobs
+                self._owned, self.target_bytes, options, self._known_blobs
             )
         writer = fermion.Writer(
             self._store.locate(path, for_writing=True),

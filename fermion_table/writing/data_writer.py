@@ -134,7 +134,7 @@ class DataWriter(OwningWriter):
         self._settings = settings or _SETTINGS
         self._files = DataFiles(self._owned, schema, self._settings, known_blobs=known_blobs)
         self._arrow = self._files.arrow
-        self._incoming = IncomingRows(schema, arrow=None if known_blobs is None else self._arrow)
+        self._incoming = IncomingRows(schema, arrow=self._arrow)
         self._copier = BatchCopier(self._arrow)
         self._partitions = partition_columns(schema)
         self._open: OrderedDict[tuple[Any, ...], OpenFile] = OrderedDict()

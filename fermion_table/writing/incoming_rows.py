@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.types as pat
 from fermion.arguments import text
 from fermion.engine import InputFiles, record_batch_reader, take_batch_rows
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.progress import watched
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.change_types import check_change_type, row_kinds
@@ -32,6 +32,11 @@ from fermion_table.schema.conversion import (
 )
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.transforms import TransformKind, plain, text_of, transformed
+
+if TYPE_CHECKING:
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ class IncomingRows:
     """Makes a table's rows of data.
 
     fills_defaults: Whether columns that the data lacks get their write default, not null.
-    arrow: What the data has, and becomes; None: what the table's schema says.
+    arrow: What the data becomes: the table's columns, blobs perhaps as references.
     """
 
     def __init__(
@@ -176,9 +181,10 @@ class IncomingRows:
         schema: TableSchema,
         *,
         fills_defaults: bool = True,
-        arrow: pa.Schema | None = None,
+        arrow: pa.Schema,
     ) -> None:
-        self.arrow = schema.to_arrow() if arrow is None else arrow
+        self.arrow = arrow
+        self._carries = any(pat.is_struct(arrow.field(name).type) for name in schema.blob_columns)
         self._schema = schema
         self._fills_defaults = fills_defaults
         self._required = required_places(schema.fields)
@@ -200,6 +206,8 @@ class IncomingRows:
         Raises SchemaMismatch: A value does not fit its column, or is null and must not be.
         """
         plan = self._take_schema(batch.schema)
+        if self._carries:
+            batch = blob_columns.carrying(self._schema, batch, self.arrow)
         converted = batch if plan is None else convert_batch(plan, batch, self.arrow)
         for place in self._required:
             found = find_null(self.arrow.field(place), converted.column(place))
@@ -265,10 +273,11 @@ class IncomingRows:
     def _take_schema(self, data: pa.Schema) -> Sequence[Conversion] | None:
         """How data of a schema is converted; refuse what does not fit the table's.
 
-        None: it has the table's columns as they are, so that no column is looked at.
+        None: it has the table's columns as they are, so that no column is looked at; or some of
+        them with references to blobs.
         """
         if self._plan is None or not self._plan[0].equals(data):
-            if data.equals(self.arrow):
+            if self._carries or data.equals(self.arrow):
                 self._plan = data, None
                 return None
             plan = plan_writing(self._schema, data)

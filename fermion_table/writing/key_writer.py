@@ -23,7 +23,7 @@ from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import check_retractions, check_values
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import BucketCounts
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, KnownBlobs
 from fermion_table.schema.properties import parse_properties
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.widening import shares_memory
@@ -51,6 +51,8 @@ class KeyWriter(OwningWriter):
     ----------
     store, schema, settings, table_uuid, base_id, branch, owned
         As of `DataWriter`.
+    known_blobs
+        See `DataFiles`.
     bucket_counts
         Numbers of buckets of partitions that have another one than the table's settings say (see
         `metadata.bucket_counts`).
@@ -72,6 +74,7 @@ class KeyWriter(OwningWriter):
         branch: str = MAIN,
         owned: OwnedFiles | None = None,
         bucket_counts: BucketCounts | None = None,
+        known_blobs: KnownBlobs | None = None,
     ) -> None:
         if settings is not None:
             check_kind(settings, WriteSettings, "settings")
@@ -79,13 +82,17 @@ class KeyWriter(OwningWriter):
         key = required_key(schema, store.location, "KeyWriter")
         super().__init__(store, schema, table_uuid, base_id, branch, owned)
         self._key = key
-        self._incoming = IncomingRows(schema, fills_defaults=key.engine.fills_defaults)
+        trees = TreeWriter(self._owned, schema, key, settings=settings, known_blobs=known_blobs)
+        self._incoming = IncomingRows(
+            schema, fills_defaults=key.engine.fills_defaults, arrow=trees.arrow
+        )
         self._partitions = partition_columns(schema)
-        trees = TreeWriter(self._owned, schema, key, settings=settings)
         is_logged = key.options.changelog_producer == "input"
         changes = None
         if is_logged:
-            changes = ChangelogWriter(self._owned, schema, settings=settings)
+            changes = ChangelogWriter(
+                self._owned, schema, settings=settings, known_blobs=known_blobs
+            )
         self._counts: BucketCounts = bucket_counts or {}
         self._runs = _Runs(trees, key, self._counts, changes, self._entries)
         size = parse_properties(schema.properties).write_buffer_bytes

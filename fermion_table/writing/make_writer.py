@@ -36,13 +36,13 @@ def make_writer(
 
     store, schema, settings, table_uuid, base_id, branch, owned: See `DataWriter`.
     bucket_counts: See `KeyWriter`.
-    known_blobs: See `DataFiles`; of an append table.
+    known_blobs: See `DataFiles`.
     """
     kind: Callable[..., TableWriter] = KeyWriter if has_buckets(schema) else DataWriter
     if has_buckets(schema) and bucket_counts:
         kind = partial(KeyWriter, bucket_counts=bucket_counts)
     if known_blobs is not None:
-        kind = partial(DataWriter, known_blobs=known_blobs)
+        kind = partial(kind, known_blobs=known_blobs)
     return kind(
         store,
         schema,

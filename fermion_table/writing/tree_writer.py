@@ -66,6 +66,9 @@ class TreeWriter:
 
     owned: Whose the files are, to delete after an error.
     known_blobs: See `DataFiles`.
+
+    Attributes:
+    arrow: What rows have: the table's columns.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class TreeWriter:
             owned, schema, settings, stripe_bytes=stripe_bytes, known_blobs=known_blobs
         )
         self._key = key
+        self.arrow = self._files.arrow
 
     def write_run(
         self,

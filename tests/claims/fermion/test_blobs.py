@@ -202,13 +202,13 @@ def test_hostile_references_are_refused_before_memory_is_taken(monkeypatch, chan
     from fermion.blobs import writing
 
     table = table_of([noise(9000)])
-    honest = writing.BlobWriter._written
+    honest = writing.BlobWriter.written
 
     def hostile(self: Any, array: pa.Array, put: Any) -> pa.StructArray:
         rows = [each | changed for each in honest(self, array, put).to_pylist()]
         return pa.array(rows, REFERENCE)
 
-    monkeypatch.setattr(writing.BlobWriter, "_written", hostile)
+    monkeypatch.setattr(writing.BlobWriter, "written", hostile)
     with fermion.open(stored(table)) as file:
         with pytest.raises(fermion.InvalidFileError, match=message):
             file.read()
@@ -221,13 +221,13 @@ def test_one_value_for_many_rows_is_refused(monkeypatch):
     """A small file can't claim to hold more bytes than it has."""
     from fermion.blobs import writing
 
-    honest = writing.BlobWriter._written
+    honest = writing.BlobWriter.written
 
     def hostile(self: Any, array: pa.Array, put: Any) -> pa.StructArray:
         first = honest(self, array, put).to_pylist()[0]
         return pa.array([first] * len(array), REFERENCE)
 
-    monkeypatch.setattr(writing.BlobWriter, "_written", hostile)
+    monkeypatch.setattr(writing.BlobWriter, "written", hostile)
     with fermion.open(stored(table_of([noise(9000)] * 50))) as file:
         with pytest.raises(fermion.InvalidFileError, match="blobs overlap"):
             file.read()

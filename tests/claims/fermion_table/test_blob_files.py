@@ -320,8 +320,9 @@ def test_what_blobs_can_not_do_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgumentError, match="of blobs"):
             Table.create(tmp_path / "no", schema, **keywords)
     table, _ = made(tmp_path / "t", 1)
-    with pytest.raises(InvalidArgumentError, match="blobs='references'"):
-        table.scan(blobs="references")  # type: ignore[arg-type]
+    for form in ("references", "foo", ["bytes"]):
+        with pytest.raises(InvalidArgumentError, match="expected 'bytes' or 'handles'"):
+            table.scan(blobs=form)  # type: ignore[arg-type]
     fermion.write_table(pa.table({"k": [1], "image": [b""]}, schema=SCHEMA), tmp_path / "f.fermion")
     with pytest.raises(InvalidArgumentError, match="columns of blobs"):
         table.add_files([tmp_path / "f.fermion"])
@@ -445,6 +446,59 @@ def test_rows_that_move_carry_their_references(tmp_path: Path) -> None:
     found = table.scan(filter="k = 7 OR k = 8").to_arrow().sort_by("k").to_pylist()
     assert [tuple(row.values()) for row in found] == [(7, images[1], 1), (8, images[8], 70_000)]
     assert table.verify(data=True).ok
+
+
+@pytest.mark.parametrize("engine", [None, "deduplicate", "partial_update", "aggregation"])
+def test_a_merge_carries_references(tmp_path: Path, engine: str | None) -> None:
+    """Rows that it updates in other columns, and short and long values that it sets or inserts."""
+    schema = pa.schema([*SCHEMA, pa.field("v", pa.int64()), IMAGE.with_name("small")])
+    properties = {"merge_engine": engine}
+    if engine in ("partial_update", "aggregation"):
+        properties[f"{engine}.remove_record_on_delete"] = "true"
+    keyed = {"primary_key": "k", "properties": properties} if engine else {}
+    table = Table.create(tmp_path, schema, durability="fast", **keyed)
+    images = [value(key, 70_000) for key in range(6)]
+    table.append({"k": range(4), "image": images[:4], "v": [0] * 4, "small": [b"s"] * 4})
+    more = {"k": [4, 5], "image": images[4:], "v": [0, 0], "small": [b"s"] * 2}
+    table.append(more) if engine else table.append_batch(7, more)
+    before = blob_files(tmp_path)
+    source = {"k": [0, 2, 4, 9], "v": [10, 12, 14, 19], "image": [b"", b"", b"", value(9, 70_000)]}
+    merge = table.merge(pa.table(source), on="k")
+    merge.when_matched_delete("target.k = 0")
+    merge.when_matched_update({"v": "source.v"}, condition="source.v < 14")
+    merge.when_matched_update({"v": "source.v", "small": "source.image"})
+    merge.when_not_matched_insert({"k": "source.k", "image": "source.image"})
+    merge.execute()
+    (new,) = blob_files(tmp_path).keys() - before.keys()
+    assert blob_files(tmp_path)[new] < 70_100
+    rows = {
+        1: (images[1], 0, b"s"),
+        2: (images[2], 12, b"s"),
+        3: (images[3], 0, b"s"),
+        4: (images[4], 14, b""),
+        5: (images[5], 0, b"s"),
+        9: (value(9, 70_000), None, None),
+    }
+    assert _rows(table) == rows
+    merge = table.merge(pa.table({"k": [1, 2], "other": [value(2, 5_000), b"x"]}), on="k")
+    merge.when_matched_update({"image": "source.other", "small": "target.image"})
+    merge.execute()  # looks at images
+    rows[1], rows[2] = (value(2, 5_000), 0, images[1]), (b"x", 12, images[2])
+    table.update("k = 3", {"image": lit(value(3, 9_000))})
+    rows[3] = (value(3, 9_000), 0, b"s")
+    table.delete("image IS NOT NULL AND k = 9")
+    del rows[9]
+    assert _rows(table) == rows
+    table.compact(**({"full": True} if engine else {}))
+    assert _rows(table) == rows
+    table.expire_snapshots(retain_last=1, older_than=AT_ONCE)
+    assert _rows(Table.open(tmp_path)) == rows
+    assert table.verify(data=True).ok
+
+
+def _rows(table: Table) -> dict[int, tuple[Any, ...]]:
+    rows = table.scan(columns=["k", "image", "v", "small"]).to_arrow().to_pylist()
+    return {row["k"]: tuple(row.values())[1:] for row in rows}
 
 
 @pytest.mark.parametrize("is_keyed", [False, True])
