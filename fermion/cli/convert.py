@@ -29,7 +29,7 @@ _FERMION_OPTIONS = (
     "page_bytes",
     "threads",
 )
-_PARQUET_OPTIONS = ("compression", "row_group_size")
+_PARQUET_OPTIONS = ("compression", "row_group_size", "shred_variants")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +62,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parquet = parser.add_argument_group("when B is a Parquet file")
     parquet.add_argument("--compression", metavar="CODEC", help="such as zstd (default: snappy)")
     parquet.add_argument("--row-group-size", type=int, metavar="ROWS", help="rows of a group")
+    parquet.add_argument(
+        "--shred-variants",
+        action="store_const",
+        const=True,
+        help="give paths of Variant columns that have columns in A columns in B, too",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_storage_options(parser)
 

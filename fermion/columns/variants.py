@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,10 @@ TYPES: tuple[pa.DataType, ...] = (
 )
 """What a column of a path holds, by the number that files have; never to change. 0: nothing."""
 TEXT = TYPES.index(pa.string())
+WHOLE = 9
+"""What takes values of any type, as their bytes; in no file."""
+GROUP_BYTES = 64 * 1024 * 1024
+"""Of the columns of paths that are in memory at once."""
 _WORDS = (None, np.uint8, np.int64, np.int64, None, np.int32, np.int64, np.int64)
 
 Path = tuple[str, ...]
@@ -177,6 +181,51 @@ def with_values(array: pa.Array, values: np.ndarray, ends: np.ndarray) -> pa.Arr
     return changed
 
 
+class VariantParts(NamedTuple):
+    """Parts of values that were taken out.
+
+    kinds: The type of each path.
+    codes, rows, words: ``uint32`` and ``int64``, shape (entries,), by row: which path, which row,
+        and the value; of text its number.
+    texts: All texts, or bytes.
+    """
+
+    kinds: np.ndarray
+    codes: np.ndarray
+    rows: np.ndarray
+    words: np.ndarray
+    texts: pa.Array
+
+    def columns(self, rows: int) -> Iterator[list[pa.Array]]:
+        """The column of each path, null where a row has no value; some at once."""
+        step = max(GROUP_BYTES // max(8 * rows, 1), 1)
+        for first in range(0, len(self.kinds), step):
+            some = self.kinds[first : first + step].tolist()
+            out = np.zeros((len(some), rows), np.int64)
+            bits = np.zeros((len(some), (rows + 7) // 8), np.uint8)
+            kernels.spread_keys(
+                self.words,
+                self.codes,
+                self.rows,
+                _NONE,
+                np.arange(len(self.kinds)) - first,
+                rows,
+                out.reshape(-1),
+                bits.reshape(-1),
+            )
+            yield [
+                self._column(kind, values, flags)
+                for kind, values, flags in zip(some, out, bits, strict=True)
+            ]
+
+    def _column(self, kind: int, words: np.ndarray, bits: np.ndarray) -> pa.Array:
+        dtype, valid = pa.binary() if kind == WHOLE else TYPES[kind], pa.py_buffer(bits)
+        found = pa.Array.from_buffers(pa.int64(), len(words), [valid, pa.py_buffer(words)])
+        if kind in (TEXT, WHOLE):
+            return self.texts.take(found).cast(dtype)
+        return found.view(dtype) if dtype.bit_width == 64 else found.cast(pa.int32()).cast(dtype)
+
+
 class PathTree:
     """Paths and the types of their columns, as kernels take them.
 
@@ -201,6 +250,29 @@ class PathTree:
     def arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """What kernels take: parents, ends, text, columns, kinds."""
         return self._parents, self._ends, self._text, self._columns, self.kinds
+
+    def split(self, values: Values) -> tuple[np.ndarray, np.ndarray, VariantParts, np.ndarray]:
+        """Take the values of paths out.
+
+        Returns: The bytes of what is left, and where its values end; what was taken out; and of
+            each path whether another value but null is left, ``bool``.
+        Raises ValueError, pyarrow.ArrowInvalid: Bytes are no Variant value.
+        """
+        incomplete = np.zeros(len(self.kinds), np.uint8)
+        rest, ends, codes, rows, words, text = kernels.split_variants(
+            *values, *self.arguments, incomplete
+        )
+        is_whole = bool((self.kinds == WHOLE).all())
+        is_text = (self.kinds == (WHOLE if is_whole else TEXT))[codes]
+        text_ends = np.append(0, words[is_text])
+        words[is_text] = np.arange(len(text_ends) - 1)
+        texts = pa.Array.from_buffers(
+            pa.large_binary() if is_whole else pa.large_string(),
+            len(text_ends) - 1,
+            [None, pa.py_buffer(text_ends), pa.py_buffer(text)],
+        )
+        texts.validate(full=True)
+        return rest, ends, VariantParts(self.kinds, codes, rows, words, texts), incomplete != 0
 
     def assemble(
         self, rest: pa.Array, places: Sequence[int], columns: Sequence[pa.Array], where: str

@@ -378,7 +378,7 @@ def split_variants(
 
     parents, ends, text: The nodes of a tree, as of `variant_paths`.
     columns: ``int32``, shape (nodes,): the column of each; -1: none. Each column has one node.
-    kinds: ``uint8``, shape (columns,): the types that they take.
+    kinds: ``uint8``, shape (columns,): the types that they take; 9: all, as bytes like text.
     incomplete: ``uint8``, shape (columns,): 1 is set where another value but null stays.
     Returns: The rest, ``uint8``, and where its values end, ``int64``, shape (rows + 1,); the column
         (``uint32``), the row (``int64``) and the value (``int64``) of each entry, by row; all

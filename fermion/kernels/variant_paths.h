@@ -10,7 +10,7 @@
 enum { FV_OK = 0, FV_WRONG = -1, FV_MEMORY = -2 };
 /* Types of columns of paths; persisted, never to change. */
 enum { FV_OTHER, FV_BOOL, FV_INT64, FV_DOUBLE, FV_STRING, FV_DATE, FV_TIME_UTC, FV_TIME, FV_KINDS };
-enum { FV_NULL = FV_KINDS };
+enum { FV_NULL = FV_KINDS, FV_WHOLE }; /* whole: values of any type, as their bytes */
 enum { FV_DEPTH_MAX = 64 };
 
 typedef struct { const uint8_t* data; int64_t size; } fv_bytes;
@@ -376,11 +376,15 @@ static int fv_split(fv_context* context, int32_t node, fv_bytes value, int* chan
             int kind = fv_kind(field, &word, &text);
             if (context->last_row[column] == context->row) return FV_WRONG; /* a name twice */
             context->last_row[column] = context->row;
+            if (tree->kinds[column] == FV_WHOLE) {
+                kind = FV_WHOLE;
+                text = field;
+            }
             if (kind == tree->kinds[column]) {
                 uint32_t code = (uint32_t)column;
                 if (context->names.is_sorted && fv_find_name(&context->names, name) < 0)
                     return FV_WRONG; /* names out of order */
-                if (kind == FV_STRING) {
+                if (text.data) {
                     word = context->text.size + text.size;
                     if (fv_append(&context->text, text.data, text.size)) return FV_MEMORY;
                 }

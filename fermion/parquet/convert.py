@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fermion.arguments import function, integer
+from fermion.arguments import flag, function, integer
 from fermion.columns.ordered_dictionaries import runs_of_one_order
 from fermion.columns.types import is_variant
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
 from fermion.io.sink import Sink, check_target, open_sink
 from fermion.io.source import PathLike, buffer_of
 from fermion.metadata.file_info import FileInfo
+from fermion.metadata.map_keys import VariantPaths
 from fermion.options import MIB, WriteOptions
 from fermion.parquet.annotation import annotated
 from fermion.parquet.source import ParquetSource, one_line, path_name
@@ -36,6 +37,7 @@ from fermion.parquet.types import (
     parquet_field,
     with_wide_indices,
 )
+from fermion.parquet.variants import Shredding
 from fermion.reading.file import FermionFile, open_file
 from fermion.writing.file import Writer
 from fermion.writing.stripe_limits import StripeLimits, is_limited
@@ -125,6 +127,7 @@ def to_parquet(
     progress: Progress | None = None,
     storage_options: dict[str, Any] | None = None,
     row_group_size: int = ROW_GROUP_ROWS,
+    shred_variants: bool = False,
     **parquet_options: Any,
 ) -> FileInfo:
     """Convert a Fermion file to a Parquet file.
@@ -141,6 +144,9 @@ def to_parquet(
         For fsspec, for both files.
     row_group_size
         Rows of a row group, at most; one also ends at about 128 MiB.
+    shred_variants
+        Whether paths of Variant columns that have columns in the file get them in Parquet, too, as
+        "Variant Shredding" of Parquet says. Not all readers of Variant read them.
     parquet_options
         Options of `pyarrow.parquet.ParquetWriter`: ``compression="zstd"``.
 
@@ -165,6 +171,7 @@ def to_parquet(
         without columns, get lost.
     """
     row_group_size = integer(row_group_size, "row_group_size", minimum=1)
+    shred_variants = flag(shred_variants, "shred_variants")
     check_target(target, "target")
     function(progress, "progress")
     if not isinstance(source, (str, os.PathLike)):
@@ -174,13 +181,20 @@ def to_parquet(
         fields = [parquet_field(field, where=where) for field in file.schema]
         for ordinal in _columns_beyond_their_indices(file):
             fields[ordinal] = with_wide_indices(fields[ordinal])
+        shreddings = {
+            ordinal: Shredding(keys)
+            for ordinal, keys in (file.index.map_keys if shred_variants else {}).items()
+            if isinstance(keys, VariantPaths) and keys.count
+        }
+        for ordinal, shredding in shreddings.items():
+            fields[ordinal] = fields[ordinal].with_type(shredding.type)
         schema = pa.schema(fields, metadata=file.schema.metadata)
         _warn_of_losses(file, schema, where)
         sink = open_sink(target, storage_options=storage_options)
         stream = _SinkStream(sink)
         try:
             metadata = _write_parquet(
-                file, schema, stream, where, row_group_size, parquet_options, progress
+                file, schema, shreddings, stream, where, row_group_size, parquet_options, progress
             )
             sink.commit()
         except BaseException:
@@ -278,6 +292,7 @@ class _SinkStream(io.RawIOBase):
 def _write_parquet(
     file: FermionFile,
     schema: pa.Schema,
+    shreddings: Mapping[int, Shredding],
     stream: _SinkStream,
     where: str,
     row_group_size: int,
@@ -287,10 +302,14 @@ def _write_parquet(
     writer = _open_writer(schema, stream, where, parquet_options)
     done = 0
     for table in _row_groups(file, row_group_size):
-        columns = [
-            convert_column(column, before, after, where=where)
-            for column, before, after in zip(table.columns, table.schema, schema, strict=True)
-        ]
+        columns = []
+        for at, (column, before) in enumerate(zip(table.columns, table.schema, strict=True)):
+            if at in shreddings:
+                name = f"{where}: column {before.name!r}"
+                chunks = [shreddings[at].shredded(chunk, name) for chunk in column.chunks]
+                columns.append(pa.chunked_array(chunks, schema[at].type))
+            else:
+                columns.append(convert_column(column, before, schema[at], where=where))
         changed = pa.Table.from_arrays(columns, schema=schema) if columns else table
         with _writing(where):
             for run in runs_of_one_order(changed):

@@ -1,4 +1,4 @@
-"""Variant columns of Parquet files: found, and put together where they are shredded.
+"""Variant columns of Parquet files: found, put together where they are shredded, and shredded.
 
 The rules are those of Parquet's "Variant Shredding": beside ``value`` a group may have
 ``typed_value``, of which one at most holds a value, but for objects, whose fields may be divided.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,18 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns.types import VARIANT
-from fermion.columns.variants import STORAGE, VariantType
-from fermion.errors import InvalidFileError, UnsupportedTypeError
+from fermion.columns.variants import (
+    STORAGE,
+    TYPES,
+    WHOLE,
+    PathTree,
+    Values,
+    VariantType,
+    storage_of,
+    values_of,
+)
+from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
+from fermion.metadata.map_keys import VariantPaths
 
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 DEPTH_MAX = 64
@@ -128,6 +139,104 @@ def whole_values(column: pa.StructArray, where: str, first: int = 0) -> pa.Struc
         children.append(child)
     mask = pc.invert(valid) if valid.false_count else None
     return pa.StructArray.from_arrays(children, fields=list(STORAGE), mask=mask)
+
+
+class Shredding:
+    """The shredded form of a Variant column: groups for its paths with columns, and their parents.
+
+    A path above another one keeps its own values in ``value``: a group has one typed value.
+    """
+
+    def __init__(self, keys: VariantPaths) -> None:
+        parents = {path[:depth] for path in keys.keys for depth in range(1, len(path))}
+        kept = [place for place, path in enumerate(keys.keys) if path not in parents]
+        self._tree = PathTree([keys.keys[place] for place in kept], keys.kinds[kept])
+        self._fields: _Fields = {}
+        for at, place in enumerate(kept):
+            *above, name = keys.keys[place]
+            group = self._fields
+            for each in above:
+                below = group.setdefault(each, {})
+                assert isinstance(below, dict)
+                group = below
+            group[name] = at
+
+    def _groups(self, fields: _Fields | int) -> list[pa.Field]:
+        """Of what fields, or a path, are: value and typed value."""
+        if isinstance(fields, int):
+            typed = TYPES[self._tree.kinds[fields]]
+        else:
+            typed = pa.struct(
+                [
+                    pa.field(name, pa.struct(self._groups(below)), nullable=False)
+                    for name, below in fields.items()
+                ]
+            )
+        return [pa.field("value", pa.binary()), pa.field("typed_value", typed)]
+
+    @property
+    def type(self) -> pa.StructType:
+        """The type of the column."""
+        return pa.struct([STORAGE.field("metadata"), *self._groups(self._fields)])
+
+    def shredded(self, array: pa.Array, where: str) -> pa.StructArray:
+        """Values of the Variant column in this form.
+
+        Raises InvalidArgumentError: Bytes are no Variant value.
+        """
+        values, storage = values_of(array), storage_of(array)
+        try:
+            rest, ends, parts, _ = self._tree.split(values)
+            columns = list(chain.from_iterable(parts.columns(len(array))))
+            left = values._replace(values=rest, value_ends=ends)
+            children = self._group(left, self._fields, columns)
+        except (ValueError, pa.ArrowInvalid) as error:
+            raise InvalidArgumentError(f"{where}: {error}") from None
+        metadata = storage.field("metadata").cast(pa.binary())
+        return pa.StructArray.from_arrays(
+            [metadata, *children], fields=list(self.type), mask=pc.invert(storage.is_valid())
+        )
+
+    def _group(
+        self, values: Values, fields: _Fields | int, columns: Sequence[pa.Array]
+    ) -> list[pa.Array]:
+        """Value and typed value of what is left of values without those of the columns."""
+        sizes = np.diff(values.value_ends)
+        if isinstance(fields, int):
+            return [_binary(values.values, values.value_ends, sizes > 0), columns[fields]]
+        there = np.flatnonzero(sizes)
+        is_object = np.zeros(len(sizes), bool)
+        is_object[there] = values.values[values.value_ends[there]] & 3 == 2
+        tree = PathTree([(name,) for name in fields], np.full(len(fields), WHOLE))
+        rest, ends, parts, _ = tree.split(values)
+        arrays, types = [], self._groups(fields)[1]
+        below = zip(fields.values(), types.type, strict=True)
+        for column, (child, field) in zip(
+            chain.from_iterable(parts.columns(len(sizes))), below, strict=True
+        ):
+            _, own, data = column.cast(pa.large_binary()).buffers()
+            found = values._replace(
+                values=np.frombuffer(data, np.uint8),
+                value_ends=np.frombuffer(own, np.int64, len(sizes) + 1),
+            )
+            group = self._group(found, child, columns)
+            arrays.append(pa.StructArray.from_arrays(group, fields=list(field.type)))
+        left = sizes > 0
+        left[is_object] = rest[ends[:-1][is_object] + 1] > 0  # whether fields are left
+        typed = pa.StructArray.from_arrays(
+            arrays, fields=list(types.type), mask=pa.array(~is_object)
+        )
+        return [_binary(rest, ends, left), typed]
+
+
+_Fields = dict[str, "_Fields | int"]
+"""Fields of an object by name: the fields of each, or the place of a path."""
+
+
+def _binary(data: np.ndarray, ends: np.ndarray, valid: np.ndarray) -> pa.Array:
+    bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bits, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(valid), buffers).cast(pa.binary())
 
 
 class _Keys(NamedTuple):

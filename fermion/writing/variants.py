@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fermion import kernels
 from fermion.columns.variants import (
-    TEXT,
     TYPES,
     Path,
     PathTree,
     Values,
+    VariantParts,
     path_text,
     paths_to_shred,
     values_of,
@@ -37,22 +36,6 @@ SAME_TYPE = 0.9
 """Of the values of a path: at least this part has the type of its column."""
 PATHS_MAX = 1 << 16
 NAMES_BYTES_MAX = 4 << 20
-GROUP_BYTES = 64 * 1024 * 1024
-"""Of the columns of paths that are in memory at once."""
-
-
-class VariantParts(NamedTuple):
-    """Values of a stripe, taken apart.
-
-    codes, rows, words: ``uint32`` and ``int64``, shape (entries,), by row: which path, which row,
-        and the value; of text its number.
-    texts: All texts.
-    """
-
-    codes: np.ndarray
-    rows: np.ndarray
-    words: np.ndarray
-    texts: pa.Array
 
 
 @dataclass(slots=True)
@@ -111,23 +94,10 @@ class ShreddedVariant:
         try:
             self._choose(values, len(array))
             kinds = np.array(list(self.paths.values()), np.uint8)
-            incomplete = np.zeros(len(kinds), np.uint8)
-            rest, ends, codes, rows, words, text = kernels.split_variants(
-                *values, *PathTree(list(self.paths), kinds).arguments, incomplete
-            )
-            is_text = kinds[codes] == TEXT
-            text_ends = np.append(0, words[is_text])
-            words[is_text] = np.arange(len(text_ends) - 1)
-            texts = pa.Array.from_buffers(
-                pa.large_string(),
-                len(text_ends) - 1,
-                [None, pa.py_buffer(text_ends), pa.py_buffer(text)],
-            )
-            texts.validate(full=True)
+            rest, ends, parts, incomplete = PathTree(list(self.paths), kinds).split(values)
         except (ValueError, pa.ArrowInvalid) as error:
             raise InvalidArgumentError(f"shred: column {self.field.name!r}: {error}") from None
-        self.complete.append(incomplete == 0)
-        parts = VariantParts(codes, rows, words, texts)
+        self.complete.append(~incomplete)
         return with_values(array, rest, ends), partial(self._tables, parts, len(array))
 
     def _choose(self, values: Values, rows: int) -> None:
@@ -171,34 +141,8 @@ class ShreddedVariant:
 
     def _tables(self, parts: VariantParts, rows: int) -> Tables:
         """The columns of paths of a stripe, some at once, and the place of the first."""
-        names = self.columns.plans.names
-        kinds = list(self.paths.values())
-        step = max(GROUP_BYTES // max(8 * rows, 1), 1)
-        for first in range(0, len(names), step):
-            some = kinds[first : first + step]
-            out = np.zeros((len(some), rows), np.int64)
-            bits = np.zeros((len(some), (rows + 7) // 8), np.uint8)
-            kernels.spread_keys(
-                parts.words,
-                parts.codes,
-                parts.rows,
-                np.empty(0, np.uint8),
-                np.arange(len(kinds)) - first,
-                rows,
-                out.reshape(-1),
-                bits.reshape(-1),
-            )
-            arrays = [
-                _column(kind, values, flags, parts.texts)
-                for kind, values, flags in zip(some, out, bits, strict=True)
-            ]
-            yield first, pa.Table.from_arrays(arrays, names[first : first + step])
-
-
-def _column(kind: int, words: np.ndarray, bits: np.ndarray, texts: pa.Array) -> pa.Array:
-    """The column of a path: null where a row has no value."""
-    dtype, valid = TYPES[kind], pa.py_buffer(bits)
-    found = pa.Array.from_buffers(pa.int64(), len(words), [valid, pa.py_buffer(words)])
-    if kind == TEXT:
-        return texts.take(found).cast(dtype)
-    return found.view(dtype) if dtype.bit_width == 64 else found.cast(pa.int32()).cast(dtype)
+        names, first = self.columns.plans.names, 0
+        for arrays in parts.columns(rows):
+            stop = first + len(arrays)
+            yield first, pa.Table.from_arrays(arrays, names[first:stop])
+            first = stop

@@ -229,6 +229,7 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         progress=lambda *_: None,
         storage_options={},
         row_group_size=5,
+        shred_variants=True,
     ),
     "open": _of(
         fermion.open, path=FILE, storage_options={}, options=ReadOptions(), blob_files=None

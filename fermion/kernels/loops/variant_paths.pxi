@@ -3,6 +3,7 @@
 cdef extern from "variant_paths.h":
     enum:
         FV_KINDS
+        FV_WHOLE
         FV_MEMORY
 
     ctypedef struct fv_bytes:
@@ -180,7 +181,7 @@ def split_variants(
     cdef int64_t row
     cdef int wrong = 0, changed
     _check_parents(parent_of, end_of, names_text)
-    _check_columns(column_of, kind_of, parent_of.shape[0])
+    _check_columns(column_of, kind_of, parent_of.shape[0], whole=True)
     _same_length(left.shape[0], kind_of.shape[0], "incomplete")
     memset(&tree, 0, sizeof(tree))
     memset(&context, 0, sizeof(context))
@@ -223,7 +224,9 @@ def split_variants(
         _free_context(&context)
 
 
-cdef int _check_columns(const int32_t[::1] columns, const uint8_t[::1] kinds, int64_t nodes) except -1:
+cdef int _check_columns(
+    const int32_t[::1] columns, const uint8_t[::1] kinds, int64_t nodes, bint whole=False
+) except -1:
     """Each column belongs to one node, which is not the first, and has a known type."""
     cdef Py_ssize_t i
     cdef uint8_t[::1] seen = np.zeros(kinds.shape[0] + 1, np.uint8)
@@ -234,7 +237,7 @@ cdef int _check_columns(const int32_t[::1] columns, const uint8_t[::1] kinds, in
         if columns[i] >= 0:
             seen[columns[i]] = 1
     for i in range(kinds.shape[0]):
-        if not seen[i] or not 0 < kinds[i] < FV_KINDS:
+        if not seen[i] or not (0 < kinds[i] < FV_KINDS or whole and kinds[i] == FV_WHOLE):
             raise ValueError(f"column {i} has no node, or type {kinds[i]}")
     return 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fermion
+from fermion import Shred
 from fermion.columns.variants import STORAGE, VariantType
 from fermion.errors import FermionError, InvalidFileError
 from fermion.parquet.variants import SPARK_SCHEMA, whole_values
@@ -101,6 +103,59 @@ def test_shredded_values_are_those_of_the_cases_or_refused(case, tmp_path, share
     assert "var (Variant(1))" in str(pq.ParquetFile(back).schema)
     fermion.from_parquet(back, again)
     assert fermion.read_table(again).equals(table)
+    # and with paths that have columns in both files
+    fermion.from_parquet(source, target, options=fermion.WriteOptions(shred={"var": Shred()}))
+    fermion.to_parquet(target, back, shred_variants=True)
+    fermion.from_parquet(back, again)
+    assert plain(models(fermion.read_table(again)["var"])) == plain(expected)
+
+
+def plain(value: Any) -> Any:
+    """Values whose integers have no width, which columns of paths do not keep."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, tuple) and value[0] in (3, 4, 5, 6):
+        return int.from_bytes(value[1], "little", signed=True)
+    return value
+
+
+def test_columns_of_paths_are_typed_values_of_parquet_where_asked_for(tmp_path):
+    """DuckDB reads them: objects in part and in whole, other types, nothing, null, no objects."""
+    events = [
+        {
+            "user": {"id": at, "name": f"n{at}"} if at % 3 else {},
+            "size": at if at % 20 else "many",
+            "a": {"b": {"c": at / 8}, "when": None} if at % 2 else {"b": at},
+        }
+        for at in range(100)
+    ]
+    texts = [*map(json.dumps, events), "7", None, "{}", "[1]", '{"user":null}']
+    table = pa.table({"n": range(len(texts)), "event": fermion.variant.from_json(texts)})
+    source, target, back = (tmp_path / name for name in ("x.fermion", "x.parquet", "y.fermion"))
+    fermion.write_table(table, source, shred={"event": Shred()}, stripe_rows=60)
+    fermion.to_parquet(source, target, shred_variants=True, row_group_size=40)
+    shown = str(pq.ParquetFile(target).schema)
+    kinds = Counter(re.findall(r"(\S+) typed_value", shown.replace(" field_id=-1", "")))
+    assert kinds == {"group": 4, "int64": 2, "binary": 1, "double": 1}
+    expected = [text and json.loads(text) for text in texts]
+    found = duckdb.sql(f"SELECT event::JSON::VARCHAR FROM '{target}' ORDER BY n").fetchall()
+    assert [text and json.loads(text) for (text,) in found] == expected
+    ids = duckdb.sql(f"SELECT sum(event.user.id::BIGINT) FROM '{target}' WHERE n < 100")
+    assert ids.fetchall() == [(sum(at for at in range(100) if at % 3),)]
+    fermion.from_parquet(target, back)
+    assert plain(models(fermion.read_table(back)["event"])) == plain(models(table["event"]))
+    assert "typed_value" not in converted(source)
+    plain_file = tmp_path / "z.fermion"
+    fermion.write_table(table, plain_file)
+    assert "typed_value" not in converted(plain_file, shred_variants=True)
+
+
+def converted(source: Path, **options: Any) -> str:
+    """The schema of a file as Parquet."""
+    fermion.to_parquet(source, target := source.with_suffix(".out"), **options)
+    return str(pq.ParquetFile(target).schema)
 
 
 def test_files_of_duckdb_and_snowflake_become_values(tmp_path, shared_data):
