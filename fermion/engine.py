@@ -69,6 +69,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.predicate import VariantValue as VariantValue
     from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
+    from fermion.predicate.variant_value import PrunedVariant as PrunedVariant
     from fermion.predicate.variant_value import check_variant as check_variant
     from fermion.predicate.variant_value import parse_value as parse_value
     from fermion.reading.training_blocks import FileBlocks as FileBlocks
@@ -159,7 +160,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "predicate": ("VariantValue",),
         "predicate.blocks": ("blocks_that_may_match",),
         "predicate.polars_expression": ("filter_of_predicate",),
-        "predicate.variant_value": ("check_variant", "parse_value"),
+        "predicate.variant_value": ("PrunedVariant", "check_variant", "parse_value"),
         "reading.training_blocks": ("FileBlocks",),
         "sql.engine": ("isolated_database", "load_duckdb"),
         "sql.expressions": ("SqlExpressions",),

@@ -64,10 +64,10 @@ OPTIONS_OF_CHANGES = Feature(
     (4, 3),
     "use spark_ext.merge with commit_user and commit_identifier",
 )
-VARIANT_FILTERS = Feature(
-    "filters of parts of VARIANT columns that tasks evaluate",
+VARIANT_PARTS = Feature(
+    "parts of VARIANT columns that tasks filter by or read alone",
     (4, 3),
-    "use the filter of read_table or an option",
+    "use the filter and the columns of read_table or an option",
 )
 FEATURES = (
     TIME_TYPE,
@@ -80,7 +80,7 @@ FEATURES = (
     TABLES_LIKE,
     OPTIONS_OF_TABLES,
     OPTIONS_OF_CHANGES,
-    VARIANT_FILTERS,
+    VARIANT_PARTS,
 )
 
 

@@ -135,6 +135,21 @@ class VariantPaths(ColumnKeys):
         own = self.find(variants.path_text([str(step) for step in steps]))
         return [] if own is None else [own - self.first]
 
+    def places_below(
+        self, paths: Sequence[variants.Path], with_nulls: bool
+    ) -> tuple[list[int], bool]:
+        """Columns that hold values at some paths or below; and whether these are all that is there.
+
+        with_nulls: Whether a Variant null at a path, which no column has, counts as a value.
+        """
+        if not with_nulls:
+            found = [self.find(variants.path_text(path)) for path in paths]
+            own = [each - self.first for each in found if each is not None]
+            if len(own) == len(found) and self.complete[:, own].all():
+                return own, True
+        below = [any(each[: len(path)] == path for path in paths) for each in self.keys]
+        return np.flatnonzero(below).tolist(), False
+
     @cached_property
     def tree(self) -> variants.PathTree:
         """The paths as kernels take them."""

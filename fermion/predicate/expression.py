@@ -557,10 +557,14 @@ class VariantValue(Column):
 
     def to_sql(self) -> str:
         """A call of ``variant_get``."""
-        path = "$" + "".join(map(_step_text, self.steps))
-        quoted = path.replace("'", "''")
         name = "variant_get" if self.strict else "try_variant_get"
-        return f"{name}({super().to_sql()}, '{quoted}', '{_sql_name(self.type)}')"
+        return f"{name}({super().to_sql()}, {steps_text(self.steps)}, '{_sql_name(self.type)}')"
+
+
+def steps_text(steps: Iterable[str | int]) -> str:
+    """A path within Variant values as a text of SQL."""
+    path = "$" + "".join(map(_step_text, steps))
+    return "'{}'".format(path.replace("'", "''"))
 
 
 def _step_text(step: str | int) -> str:

@@ -325,7 +325,15 @@ def _projected_value(index: FileIndex, ordinal: int, value: VariantValue) -> Pro
     name, paths = value.to_sql(), index.map_keys.get(ordinal)
     own = part_columns(paths, value) if isinstance(paths, VariantPaths) else None
     of = Projected(ordinal, index.field(ordinal), index.node(ordinal))
-    if own and isinstance(paths, VariantPaths):
+    if isinstance(value, variant_value.PrunedVariant):
+        value = value.of(value.path[0], of.field.type)
+        if isinstance(paths, VariantPaths) and paths.places_below(*value.wanted)[1]:
+            # A struct without its fields still says where it is null.
+            bare = pa.struct([])
+            of = replace(
+                of, tree=replace(index.node(ordinal), type=bare, storage=bare, children=())
+            )
+    elif own and isinstance(paths, VariantPaths):
         (of_path,) = own
         if paths.complete[:, of_path.ordinal - paths.first].all():
             of = of_path
@@ -337,6 +345,8 @@ def _projected_value(index: FileIndex, ordinal: int, value: VariantValue) -> Pro
 
 def part_columns(keys: VariantPaths, value: VariantValue) -> list[Projected] | None:
     """The columns of paths that a part is made of, besides the rest; None: of all of them."""
+    if isinstance(value, variant_value.PrunedVariant):
+        return keys_columns(keys, keys.places_below(*value.wanted)[0])
     places = keys.places_of(value.steps, value.type)
     types = [keys.node_at(place).type for place in places or ()]
     if places is None or not all(variant_values.is_cast_alike(each, value.type) for each in types):

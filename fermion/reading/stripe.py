@@ -165,6 +165,8 @@ class StripeReader:
         kept: FetchedPages | None,
     ) -> pa.Array:
         """A part of the Variant values of some rows: of a path's column, the rest, or both."""
+        from fermion.predicate.variant_value import PrunedVariant  # few files have Variant columns
+
         assert column.of is not None
         keys = self.index.map_keys.get(column.of.ordinal)
         if not isinstance(keys, VariantPaths):
@@ -172,8 +174,14 @@ class StripeReader:
         beside = part_columns(keys, value)
         if beside is None:
             return value.values_of(self._whole_variant(keys, array, stripe, rows, kept))
+        arrays = self._of_paths(beside, stripe, rows, kept)
+        if isinstance(value, PrunedVariant):
+            places = [each.ordinal - keys.first for each in beside]
+            if array.type != pa.struct([]):
+                return keys.tree.assemble(array, places, arrays, keys.where)
+            return value.assemble(array, keys.kinds[places], arrays, keys.where)
         found = value.values_of(array)
-        for own in self._of_paths(beside, stripe, rows, kept):
+        for own in arrays:
             found = pc.coalesce(value.values_of(own), found)
         return found
 

@@ -90,9 +90,10 @@ class MapKey(NamedTuple):
 
 def _key_field(field: Field, key: str | int | VariantValue, number: int) -> Field:
     if isinstance(key, VariantValue):
-        text = type_text(key.type)
-        assert text is not None  # SQL calls no other type by a name
-        return Field(id=number, name=key.of(field.name).to_sql(), stored_type=text)
+        name, text = key.of(field.name).to_sql(), type_text(key.type)
+        if text is None:  # Variant
+            return msgspec.structs.replace(field, id=number, name=name)
+        return Field(id=number, name=name, stored_type=text)
     (value,) = field.children[1:]
     name = key_name(field.name, key)
     return msgspec.structs.replace(value, id=number, name=name, nullable=True)

@@ -86,6 +86,10 @@ class Jvm:
         """A Java array for arrays of a class, which the caller fills."""
         return self._gateway.new_array(self.type(name), rows, 0)
 
+    def flags(self, size: int) -> Any:
+        """A Java array of booleans, all false."""
+        return self._gateway.new_array(self._gateway.jvm.boolean, size)
+
     @functools.cache  # noqa: B019 - lives as long as the session
     def enum_set(self, name: str, values: tuple[str, ...]) -> Any:
         """A Java set of constants, made once: nobody may change it."""

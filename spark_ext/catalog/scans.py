@@ -12,13 +12,17 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, reduce
+from itertools import takewhile
 from operator import and_
+from types import MappingProxyType
 from typing import Any
 from weakref import finalize
 
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.types import StructType
 
+from fermion.engine import PrunedVariant, parse_path
+from fermion.errors import InvalidArgumentError
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, ScanPlan, Table
 from fermion_table.engine import Split, first_rows
@@ -33,12 +37,12 @@ from spark_ext.catalog.writes import python_batch, python_scan
 from spark_ext.datasource.source import FORMAT
 from spark_ext.options import SourceOptions, Use, known_options, parse_options
 from spark_ext.reading.first_rows import SORTED_ROWS_MAX, FirstRowsTask, SortKey
-from spark_ext.reading.row_places import read_task, scanned_paths
+from spark_ext.reading.row_places import Parts, read_task, scanned_paths
 from spark_ext.reading.task import ReadTask
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
 from spark_ext.session import settings
 from spark_ext.types import exchange_schema, spark_schema
-from spark_ext.versions import BARE_ROWS, SPARK
+from spark_ext.versions import BARE_ROWS, SPARK, VARIANT_PARTS
 
 ONE_TASK_VALUES_MAX, ONE_TASK_SPLITS_MAX = 8_000_000, 8
 """Values and files that one task reads of an aggregation without keys: if many tasks can run at
@@ -60,6 +64,7 @@ class TableScanBuilder(Callback):
         _READ + "SupportsPushDownLimit",
         _READ + "SupportsPushDownTopN",
         _READ + "SupportsPushDownAggregates",
+        *([_READ + "SupportsPushDownVariantExtractions"] if SPARK.has(VARIANT_PARTS) else []),
     )
 
     def __init__(
@@ -85,6 +90,7 @@ class TableScanBuilder(Callback):
         self._grouping: Grouping | None = None
         self._is_whole = False
         self._shown: list[str] = []
+        self._parts: dict[str, str] = {}
         self._held = ExitStack()
         if self._given.columns is None and self._translator.is_wide_and_flat:
             self._prune_whole_columns()
@@ -106,6 +112,34 @@ class TableScanBuilder(Callback):
         else:
             first = self._jvm.array("types.StructField", listed(self._schema.fields())[:1])
             self._schema = self._jvm.type("types.StructType")(first)
+
+    def supportsDeferCastError(self) -> bool:  # noqa: N802 - Java's name
+        """Yes: Spark casts all values itself."""
+        return True
+
+    def pushVariantExtractions(self, extractions: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
+        """Read only the parts of Variant columns that the query needs, and accept none.
+
+        So Spark takes them out of values that lack the other parts, by its own rules.
+        """
+        paths: dict[str, set[tuple[str, ...]]] = {}
+        with_nulls: set[str] = set()
+        for each in extractions:
+            name, *below = each.columnName()
+            metadata = json.loads(each.metadata().json())["__VARIANT_METADATA_KEY"]
+            if below or "castErrorFor" in metadata:  # the latter would be texts of errors
+                continue
+            steps: Sequence[str | int] = ()
+            with suppress(InvalidArgumentError):
+                steps = parse_path(metadata["path"])
+            names = takewhile(lambda step: isinstance(step, str), steps)
+            paths.setdefault(name, set()).add(tuple(map(str, names)))
+            if each.expectedDataType().typeName() == "variant":
+                with_nulls.add(name)
+        for name, wanted in paths.items():
+            if () not in wanted:
+                self._parts[name] = PrunedVariant(name, wanted, name in with_nulls).to_sql()
+        return self._jvm.flags(len(extractions))
 
     def pushPredicates(self, predicates: Sequence[Any]) -> Any:  # noqa: N802 - Java's name
         """Accept the filters that have an exact counterpart; Spark applies only the others.
@@ -200,9 +234,10 @@ class TableScanBuilder(Callback):
         if self._grouping is not None:
             return self._aggregated(self._grouping)
         schema = StructType.fromJson(json.loads(self._schema.json()))
-        scan = self._scan(scanned_paths(schema, self._table.schema))
+        scan = self._scan(scanned_paths(schema, self._table.schema, self._parts))
+        ordered = (self._limit, self._order)
         return TableScan(
-            self._jvm, scan, schema, self._schema, self._options, self._limit, self._order
+            self._jvm, scan, schema, self._schema, self._options, *ordered, self._parts
         )
 
     def _aggregated(self, grouping: Grouping) -> AggregatedScan:
@@ -260,6 +295,7 @@ class TableScan(Callback):
     """A planned read of a scan.
 
     limit, order: The number of rows that Spark needs (None: all), and by what they are the first.
+    parts: See `spark_ext.reading.row_places`.
     """
 
     Java = interfaces(_READ + "SupportsReportStatistics")
@@ -273,6 +309,7 @@ class TableScan(Callback):
         options: Mapping[str, str],
         limit: int | None = None,
         order: tuple[SortKey, ...] = (),
+        parts: Parts = MappingProxyType({}),
     ) -> None:
         super().__init__(jvm)
         self._scan = scan
@@ -280,6 +317,7 @@ class TableScan(Callback):
         self._java_schema = java_schema
         self._limit = limit
         self._order = order
+        self._parts = parts
         self._options = options
         self._batch: Any = None
 
@@ -305,6 +343,7 @@ class TableScan(Callback):
         if self._limit is not None:
             by = f" by {', '.join(map(str, self._order))}" if self._order else ""
             parts.append(f"limit {self._limit}{by}")
+        parts += self._parts.values()
         return ", ".join(parts)
 
     def toBatch(self) -> Any:  # noqa: N802 - Java's name
@@ -347,11 +386,12 @@ class TableScan(Callback):
 
     def _task(self) -> ReadTask | FirstRowsTask | AggregateTask:
         """What a task does with its splits."""
-        task = read_task(self._scan, self._schema, exchange_schema(self._schema))
+        task = read_task(self._scan, self._schema, exchange_schema(self._schema), self._parts)
         if self._limit is None:
             return task
         keys, paths = None, list(dict.fromkeys(key.path for key in self._order))
-        if paths and {*scanned_paths(self._schema, self._scan.table_schema)} != {*paths}:
+        scanned = scanned_paths(self._schema, self._scan.table_schema, self._parts)
+        if paths and {*scanned} != {*paths}:
             scan = self._scan.select(paths)
             where = f"table {scan.store.location}"
             keys = ReadTask(scan.reader, exchange_schema(spark_schema(scan.schema, where=where)))

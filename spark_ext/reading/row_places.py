@@ -1,12 +1,14 @@
 """Columns that tell rows of a table apart, and that a scan computes or reads under another name.
 
 Of append tables ``_row_id``, ``_file`` and ``_pos`` say where a row is stored. Of primary-key
-tables statements need the sequence fields of rows as they are, beside those that they set.
+tables statements need the sequence fields of rows as they are, beside those that they set. Of
+Variant columns a scan may read only the parts that a query needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -46,9 +48,15 @@ def sequences_of(schema: TableSchema) -> dict[str, str]:
     return dict(zip(repeating, fields, strict=True))
 
 
-def scanned_paths(wanted: st.StructType, schema: TableSchema) -> list[tuple[str, ...]]:
+Parts = Mapping[str, str]
+"""Of Variant columns of which a query needs some paths: what a scan calls these parts."""
+
+
+def scanned_paths(
+    wanted: st.StructType, schema: TableSchema, parts: Parts = MappingProxyType({})
+) -> list[tuple[str, ...]]:
     """The columns of a Spark schema as a scan takes them: file and position come from the id."""
-    sources = _sources(wanted.names, schema)
+    sources = _sources(wanted.names, schema, parts)
     stored = column_paths(st.StructType([field for field in wanted if field.name not in sources]))
     stored = [
         path if len(path) == 1 or _has_fields(schema, path[0]) else path[:1] for path in stored
@@ -61,9 +69,11 @@ def _has_fields(schema: TableSchema, name: str) -> bool:
     return name not in schema.by_name or not isinstance(schema.by_name[name].stored_type, str)
 
 
-def read_task(scan: Scan, wanted: st.StructType, schema: pa.Schema) -> ReadTask:
+def read_task(
+    scan: Scan, wanted: st.StructType, schema: pa.Schema, parts: Parts = MappingProxyType({})
+) -> ReadTask:
     """What reads the splits of a scan of `scanned_paths`, in the exact schema that Spark takes."""
-    sources = _sources(wanted.names, scan.table_schema)
+    sources = _sources(wanted.names, scan.table_schema, parts)
     return (
         PlacedReadTask(scan.reader, schema, sources) if sources else ReadTask(scan.reader, schema)
     )
@@ -94,8 +104,8 @@ class PlacedReadTask(ReadTask):
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names)
 
 
-def _sources(names: Sequence[str], schema: TableSchema) -> dict[str, str]:
+def _sources(names: Sequence[str], schema: TableSchema, parts: Parts) -> dict[str, str]:
     places = places_of(schema)
     computed = {name: schema.row_id_name for name, kind in places.items() if kind != ROW_ID}
-    computed |= sequences_of(schema)
+    computed |= sequences_of(schema) | {**parts}
     return {name: source for name, source in computed.items() if name in names}

@@ -29,8 +29,9 @@ from fermion.columns.variants import (
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.layout import FOOTER, Incompat
 from fermion.predicate.expression import VariantValue
+from fermion.predicate.variant_value import PrunedVariant, parse_value
 from fermion.reading.layout_map import layout_map
-from fermion.variant import from_json, get
+from fermion.variant import from_json, get, to_json
 from tests.kit.files.file_anatomy import repair
 from tests.kit.files.mutations import memory_limit
 from tests.kit.variants import (
@@ -472,6 +473,62 @@ def test_any_filter_by_a_path_selects_the_rows_that_whole_values_do(data):
         assert [
             row for batch in file.iter_batches([value]) for row in batch[0].to_pylist()
         ] == expected
+
+
+@given(
+    st.lists(VALUES | st.just(...), min_size=1, max_size=12),
+    st.just("all") | st.lists(PATHS.map(path_text), unique=True),
+    st.sets(PATHS, min_size=1, max_size=4),
+    st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_values_of_which_some_paths_are_wanted_have_them_as_whole_values(
+    values, keys, paths, with_nulls
+):
+    """At each path and below, and where they are null; so in other rows, and without columns."""
+    rows = table(values).append_column("id", [list(range(len(values)))])
+    part = PrunedVariant(rows.column_names[0], paths, with_nulls)
+    assert parse_value(part.to_sql(), "").to_sql() == part.to_sql()
+    for shred in ({}, {rows.column_names[0]: Shred(keys)}):
+        with fermion.open(stored(rows, shred=shred, stripe_rows=5)) as file:
+            for kept in (None, "id > 2"):
+                whole, some = file.read(filter=kept)[0], file.read([part], filter=kept)[0]
+                assert some.type == whole.type
+                assert some.is_null().equals(whole.is_null())
+                for path in paths:
+                    found = [to_json(get(each, path)).to_pylist() for each in (whole, some)]
+                    if not with_nulls:
+                        found = [[each if each != "null" else None for each in of] for of in found]
+                    assert found[0] == found[1], path
+
+
+def test_values_of_which_some_paths_are_wanted_read_their_columns_alone():
+    """Without what is left of the values where all values of the paths have columns."""
+    rng = np.random.default_rng(5)
+    events = [
+        {
+            "id": at,
+            "user": {"name": f"n{at}"},
+            "mixed": [at, "x"][at % 2],
+            "text": text,
+            "list": [text],
+        }
+        for at, text in enumerate(rng.bytes(200).hex() for _ in range(3_000))
+    ]
+    rows = pa.table({"event": from_json(list(map(json.dumps, events)))})
+    file = stored(rows, shred={"event": Shred()}, stripe_rows=1_000)
+    asked = []
+    for part in (
+        PrunedVariant("event", [("id",), ("user", "name")], False),
+        PrunedVariant("event", [("id",)], True),
+        PrunedVariant("event", [("mixed",)], False),
+        "event",
+    ):
+        with fermion.open(file) as opened:
+            opened.read([part])
+            asked.append(opened.io_stats.bytes_requested)
+    assert asked[0] * 15 < asked[-1], asked
+    assert max(asked[1:3]) * 3 < asked[-1] * 2, asked  # what is left has the list, no text
 
 
 @pytest.mark.parametrize(

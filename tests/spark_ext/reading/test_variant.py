@@ -10,7 +10,7 @@ from pyspark.sql import functions
 import spark_ext
 from fermion import variant
 from fermion_table import SchemaMismatch, Table
-from spark_ext.versions import VARIANT_FILTERS
+from spark_ext.versions import VARIANT_PARTS
 from tests.kit.spark.versions import needs
 
 pytestmark = pytest.mark.spark
@@ -166,10 +166,10 @@ JSON = (
 )
 
 
-@pytest.mark.parametrize("paths", [None, "a"])
-@needs(VARIANT_FILTERS)
-def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
-    """Values of all types, cast to all types: by Spark's rules, whatever has a column."""
+@pytest.fixture(scope="module", params=[None, "a"])
+def of_all_types(request, spark, lake):
+    """A table with values of all types in several files, and the same rows that Spark holds."""
+    paths = request.param
     of_types = [f"CAST({value} AS VARIANT)" for value in (*PARTS.values(), "2.0F", "X'32'")]
     rows = [f"""parse_json('{{"a": {value}}}')""" for value in JSON]
     rows += [f"to_variant_object(named_struct('a', {value}))" for value in of_types]
@@ -183,6 +183,14 @@ def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
             f"INSERT INTO variants.{name} "
             f"SELECT id, event FROM VALUES {listed} AS (id, event) WHERE {chosen}"
         )
+    plain = spark.table(f"variants.{name}").localCheckpoint()
+    plain.createOrReplaceTempView(f"plain_{name}")
+    return f"plain_{name}", f"variants.{name}"
+
+
+@needs(VARIANT_PARTS)
+def test_filters_of_parts_select_what_spark_selects(spark, of_all_types):
+    """Values of all types, cast to all types: by Spark's rules, whatever has a column."""
     conditions = [
         condition
         for dtype, literal in PARTS.items()
@@ -197,8 +205,6 @@ def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
         "try_cast(event:a AS BIGINT) = 2",
         "try_variant_get(event, '$.a', 'string') LIKE '2%'",
     ]
-    plain = spark.table(f"variants.{name}").localCheckpoint()
-    plain.createOrReplaceTempView("plain")
     for start in range(0, len(conditions), 25):
         chosen = conditions[start : start + 25]
         found = [
@@ -208,12 +214,83 @@ def test_filters_of_parts_select_what_spark_selects(spark, lake, paths):
                     for number, condition in enumerate(chosen)
                 )
             ).collect()
-            for source in ("plain", f"variants.{name}")
+            for source in of_all_types
         ]
         assert sorted(found[1]) == sorted(found[0]), chosen
 
 
-@needs(VARIANT_FILTERS)
+@needs(VARIANT_PARTS)
+def test_parts_that_a_query_takes_are_those_of_whole_values(spark, of_all_types):
+    """Selected, sorted and grouped by, aggregated; errors, too: Spark itself casts them."""
+    parts = [f"try_variant_get(event, '$.a', '{dtype}')" for dtype in (*PARTS, "decimal(9, 2)")]
+    shapes = ("'$.a[0]'", "'$.a.b'", "'$[0]'", "'$.none'")
+    shapes = [f"try_variant_get(event, {path}, 'string')" for path in shapes]
+    variants = (
+        "CAST(variant_get(event, '$.a') AS STRING), is_variant_null(variant_get(event, '$.a'))"
+    )
+    queries = [
+        f"SELECT id, event IS NULL, {', '.join([*parts, *shapes[:2]])} FROM {{}}",
+        *(f"SELECT id, {each} FROM {{}}" for each in shapes),
+        f"SELECT id, {variants}, {parts[0]} FROM {{}} WHERE id > 1",
+        *(
+            f"SELECT {each} AS part, count(*), max({parts[4]}) FROM {{}} GROUP BY 1"
+            for each in parts
+        ),
+        f"SELECT {parts[4]} AS part, id FROM {{}} ORDER BY part, id LIMIT 7",
+        f"SELECT count(DISTINCT {parts[1]}), sum({parts[3]}) FROM {{}} WHERE {parts[2]} > 0",
+        f"SELECT l.id, r.id FROM {{0}} l JOIN {{0}} r ON {parts[2]} = r.id",
+    ]
+    queries[-1] = queries[-1].replace("(event", "(l.event")
+    for query in queries:
+        found = [spark.sql(query.format(source)) for source in of_all_types]
+        assert ("variant_parts" in plan_of(found[1])) == ("'$[0]'" not in query), query
+        rows = [sorted(frame.collect(), key=str) for frame in found]
+        assert list(map(str, rows[0])) == list(map(str, rows[1])), query
+    for dtype in ("int", "boolean", "date", "array<int>"):
+        messages = []
+        for source in of_all_types:
+            frame = spark.sql(f"SELECT variant_get(event, '$.a', '{dtype}') FROM {source}")
+            with pytest.raises(PySparkException) as caught:
+                frame.where("id = 15").collect()
+            messages.append((caught.value.getCondition(), caught.value.getMessageParameters()))
+        assert messages[0] == messages[1]
+        assert messages[0][0] == "INVALID_VARIANT_CAST"
+
+
+def plan_of(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()
+
+
+NAMED = {"a.b": 1, "it's": 2, 'q"': 3, "über": 4, "a b": 5, "u": {"x": {"y": 6}, "z": 7}, "n": None}
+
+
+@needs(VARIANT_PARTS)
+def test_names_of_any_letters_are_those_of_spark(spark, lake):
+    """In each way to read that tells the parts, from columns of all paths."""
+    table = Table.create(
+        lake / "named",
+        pa.schema([("id", pa.int64()), ("event", variant.VariantType())]),
+        properties={"fermion.shred.event": "all"},
+    )
+    texts = [
+        json.dumps({name: NAMED[name] for name in NAMED if name != left}) for left in (*NAMED, 0)
+    ]
+    table.append({"id": range(len(texts) + 1), "event": variant.from_json([*texts, None])})
+    plain = spark.table("variants.named").localCheckpoint()
+    paths = ("$['a.b']", '$["it\'s"]', "$['q\"']", "$.über", "$['a b']", "$.a b", "$. u", "$.u.x.y")
+    paths += ("$.u.x", "$.n", "$.u['z']", "$.u", "$['u'].x")
+    for chosen in (paths[:5], paths[5:8], paths[7:10], paths[10:11], paths[9:]):
+        quoted = [path.replace("\\", "\\\\").replace("'", "\\'") for path in chosen]
+        columns = [f"try_variant_get(event, '{path}', 'string')" for path in quoted]
+        for source in (spark.table("variants.named"), spark_ext.read_table(spark, table.location)):
+            frame = source.selectExpr("id", *columns)
+            assert "variant_parts" in plan_of(frame)
+            expected = plain.selectExpr("id", *columns).orderBy("id").collect()
+            assert frame.orderBy("id").collect() == expected, chosen
+    assert "variant_parts" not in plan_of(source.selectExpr("event", columns[0]))
+
+
+@needs(VARIANT_PARTS)
 def test_a_filter_of_a_part_with_a_column_reads_no_other_rows(spark, lake):
     """Spark gets the rows that match alone, and errors of others are none."""
     table = Table.create(
