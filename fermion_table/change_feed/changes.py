@@ -20,6 +20,7 @@ from fermion.display import location_text, short_repr
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.forks import cached_property
+from fermion.options import BlobForm
 from fermion.predicate import RowRanges
 from fermion_table.change_feed.change_plan import (
     ChangePlan,
@@ -83,7 +84,7 @@ class ChangeScan(ArrowRows):
         Whose commits are read, oldest first.
     steps
         Read instead of them, if given.
-    columns, filter, threads
+    columns, filter, threads, blobs
         As of a scan.
     """
 
@@ -96,6 +97,7 @@ class ChangeScan(ArrowRows):
     columns: tuple[PathLike, ...] | None = None
     filter: TableFilter | None = None
     threads: int | None = None
+    blobs: BlobForm = "bytes"
 
     def __post_init__(self) -> None:
         keyed = self._keyed_changes()
@@ -271,6 +273,7 @@ class ChangeScan(ArrowRows):
             columns=self.columns,
             filter=self.filter,
             threads=self.threads,
+            blobs=self.blobs,
             files=tuple(entries),
         )
 
@@ -279,7 +282,9 @@ class ChangeScan(ArrowRows):
         schema = self._table_schema
         if not has_buckets(schema):
             return None
-        return KeyedChanges(self.store, self.schemas, schema, self.columns, self.filter)
+        return KeyedChanges(
+            self.store, self.schemas, schema, self.columns, self.filter, blobs=self.blobs
+        )
 
     def _step(self, step: ChangeStep, keyed: KeyedChanges | None) -> Iterator[pa.RecordBatch]:
         before, after = step.before, step.after
@@ -322,7 +327,7 @@ class ChangeScan(ArrowRows):
 
     def _changelog_reader(self, key: PrimaryKey) -> RecordedChanges:
         return RecordedChanges(
-            self.store, self.snapshot, self.schemas, key, self.columns, self.filter
+            self.store, self.snapshot, self.schemas, key, self.columns, self.filter, self.blobs
         )
 
     def _check_key(self, step: ChangeStep) -> None:

@@ -7,11 +7,14 @@ row that is written again as it was, or deleted where there was none, changes no
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.engine import array_of, filter_batch_rows
+from fermion.exports import LoadedWhenAskedFor
+from fermion.options import BlobForm
 from fermion_table.change_feed.row_difference import pick_rows, row_codes
 from fermion_table.lookup.lookup import Lookups
 from fermion_table.merging.change_types import CHANGE_NAMES
@@ -26,6 +29,11 @@ from fermion_table.schema.selection import queryable_fields, select_columns
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.seen_keys import distinct, keys_of
 
+if TYPE_CHECKING:
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
+
 KEYS_AT_ONCE = 16_384
 """Keys that are looked up together: their rows, before and after, are in memory."""
 INSERT, BEFORE, AFTER, DELETE = CHANGE_NAMES
@@ -39,6 +47,8 @@ class KeyedChanges:
     columns, filter: As of a scan. Both states are compared as if other rows and columns did not
         exist.
     merges_level0: Whether level 0 counts whatever `deletion_vectors.merge_on_read` says.
+    blobs: What comes of columns of blobs; but for bytes, they are equal where they lie in the same
+        place.
     """
 
     def __init__(
@@ -50,10 +60,12 @@ class KeyedChanges:
         filter: TableFilter | None,
         *,
         merges_level0: bool = False,
+        blobs: BlobForm = "bytes",
     ) -> None:
         self._store, self._schemas, self._schema = store, schemas, schema
         self._filter = filter
         self._merges_level0 = merges_level0
+        self._blobs = blobs
         asked = select_columns(schema, columns, where=store.location)
         named = {field.name for field in asked}
         named.update(path[0] for path in (filter.paths if filter is not None else ()))
@@ -63,6 +75,10 @@ class KeyedChanges:
         )
         self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
         self._conversions = plan_reading(asked, whole)
+        if blobs != "bytes":
+            self._conversions, self._shown = blob_columns.wanted_rows(
+                self._conversions, self._shown, blobs, store.storage_options
+            )
         self._lookups = Lookups()
 
     def scan(self, snapshot: Snapshot) -> Scan:
@@ -74,6 +90,7 @@ class KeyedChanges:
             table_schema=self._schema,
             columns=self._columns,
             merges_level0=self._merges_level0,
+            blobs=self._blobs,
         )
 
     def between(

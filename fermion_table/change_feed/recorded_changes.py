@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.engine import filter_batch_rows, one_batch
+from fermion.exports import LoadedWhenAskedFor
+from fermion.options import BlobForm
 from fermion_table.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.change_types import CHANGE_NAMES
 from fermion_table.merging.primary_key import PrimaryKey
@@ -25,11 +28,17 @@ from fermion_table.schema.schema import KIND_COLUMN, PathLike, TableSchema, fiel
 from fermion_table.schema.selection import ROW_KIND, select_columns
 from fermion_table.storage.store import AtomicStore
 
+if TYPE_CHECKING:
+    from fermion_table.schema import blob_columns
+else:  # few tables have blobs
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
+
 
 class RecordedChanges:
     """Reads the changelog files of a primary-key table.
 
     snapshot: Under whose schema rows are read.
+    blobs: What comes of columns of blobs.
     """
 
     def __init__(
@@ -40,7 +49,9 @@ class RecordedChanges:
         key: PrimaryKey,
         columns: Sequence[PathLike] | None,
         filter: TableFilter | None,
+        blobs: BlobForm,
     ) -> None:
+        self._blobs = blobs
         self._store, self._snapshot, self._schemas = store, snapshot, schemas
         self._schema = schemas[snapshot.schema.id]
         self._key, self._filter = key, filter
@@ -50,6 +61,10 @@ class RecordedChanges:
         self._whole = [field for field in self._schema.fields if field.name in named]
         self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
         self._conversions = plan_reading(asked, self._whole)
+        if blobs != "bytes":
+            self._conversions, self._shown = blob_columns.wanted_rows(
+                self._conversions, self._shown, blobs, store.storage_options
+            )
 
     def read(
         self, entries: Iterable[Entry], producer: Producer, without: pa.Array | None = None
@@ -68,6 +83,7 @@ class RecordedChanges:
             columns=tuple((field.name,) for field in self._whole),
             filter=key_filter(self._filter, self._key),
             files=tuple(entries),
+            blobs=self._blobs,
         )
         reader = scan.reader
         kinds = replace(reader.request, fields=(*reader.request.fields, ROW_KIND), metadata=None)

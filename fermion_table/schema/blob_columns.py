@@ -48,6 +48,20 @@ def wanted_conversions(
     return made
 
 
+def wanted_rows(
+    conversions: Sequence[Conversion],
+    schema: pa.Schema,
+    form: BlobForm,
+    storage_options: dict[str, Any] | None,
+) -> tuple[list[Conversion], pa.Schema]:
+    """Conversions of rows whose blobs have a form already, and the schema that they lead to.
+
+    Raises InvalidArgumentError: See `wanted_conversions`.
+    """
+    fields = [wanted_field(each, form, storage_options) for each in schema]
+    return wanted_conversions(conversions, fields), pa.schema(fields, schema.metadata)
+
+
 def schema_of_references(schema: pa.Schema) -> pa.Schema:
     """A table's columns with references in place of blobs."""
     fields = [stored_field(each, "a table") if is_blob(each) else each for each in schema]

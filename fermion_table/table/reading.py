@@ -321,6 +321,7 @@ def scan_changes(
     *,
     columns: Sequence[PathLike] | None = None,
     filter: FilterLike | None = None,
+    blobs: BlobForm = "bytes",
     threads: int | None = None,
 ) -> changes.ChangeScan:
     """Read the rows that commits added and removed.
@@ -348,8 +349,9 @@ def scan_changes(
     start, end
         Versions, start exclusive and end inclusive; None: the snapshot that this object sees. Ids
         of expired snapshots, too, as long as changelogs tell of all changes.
-    columns, filter, threads
-        As in `scan`, under the schema of the end.
+    columns, filter, blobs, threads
+        As in `scan`, under the schema of the end. With ``blobs="handles"`` a value that was written
+        again is another one, even if its bytes are the same.
 
     Raises
     ------
@@ -375,6 +377,7 @@ def scan_changes(
         snapshots=tuple(change_plan.commits_between(state.store, first, last, branch=branch)),
         columns=chosen,
         filter=table_filter(filter, versions.current, where=state.location),
+        blobs=_blob_form(blobs),
         threads=threads,
     )
 

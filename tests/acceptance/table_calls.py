@@ -447,7 +447,13 @@ CALLS: dict[str, Callable[[Path], Case]] = {
         blobs="bytes",
     ),
     "Table.scan_changes": _of_table(
-        "scan_changes", start=0, end=1, columns=["id"], filter="id > 1", threads=1
+        "scan_changes",
+        start=0,
+        end=1,
+        columns=["id"],
+        filter="id > 1",
+        blobs="handles",
+        threads=1,
     ),
     "Table.set_properties": _of_table("set_properties", updates={"a.b": "c"}, remove=["c"]),
     "Table.sql": _of_table("sql", query="FROM this"),

@@ -231,6 +231,41 @@ def test_blob_files_of_changelogs_live_as_long_as_they(tmp_path: Path) -> None:
     assert not blob_files(tmp_path)
 
 
+@pytest.mark.parametrize("producer", [None, "none", "input", "lookup", "full_compaction"])
+def test_changes_come_with_handles(tmp_path: Path, producer: str | None) -> None:
+    """Of an append table, and of keys; also where rows move, and with filters and columns."""
+    keyed = {"primary_key": "k", "properties": {"changelog_producer": producer}} if producer else {}
+    table = Table.create(tmp_path, SCHEMA.append(pa.field("v", pa.int64())), **keyed)
+    table.append({"k": range(4), "image": [value(at, 9_000) for at in range(3)] + [None]})
+    table.update("k = 1", {"v": 1})
+    table.compact()
+    _delete(table, [0, 3])
+    table.merge(pa.table({"k": [2], "image": [b"new"]}), on="k").when_matched_update(
+        {"image": "source.image"}
+    ).execute()
+    table.compact(**({"full": True} if producer else {}))
+    for asked in (
+        {},
+        {"columns": ["image"], "filter": "image IS NOT NULL"},
+        {"columns": ["k"], "filter": "image IS NULL"},
+        {"columns": ["v", "image"], "filter": "k = 2"},
+    ):
+        rows = table.scan_changes(0, **asked).to_arrow()
+        changes = pickle.loads(pickle.dumps(table.scan_changes(0, blobs="handles", **asked)))
+        handles = changes.to_arrow()
+        assert handles.schema == changes.schema
+        read = [
+            {name: each.read() if name == "image" and each else each for name, each in row.items()}
+            for row in handles.to_pylist()
+        ]
+        assert sorted(read, key=repr) == sorted(rows.to_pylist(), key=repr)
+        assert read or producer == "full_compaction"  # which records what is left
+    inserted = table.scan_changes(0, 1, blobs="handles", filter="k = 1").to_arrow()
+    assert inserted["image"][0].as_py().path.endswith(".blob")
+    with pytest.raises(InvalidArgumentError, match="expected 'bytes' or 'handles'"):
+        table.scan_changes(0, blobs="references")
+
+
 def test_a_clone_and_a_branch_read_the_blobs_of_their_source(tmp_path: Path) -> None:
     table, model = made(tmp_path / "t")
     clone = table.clone(tmp_path / "c")
