@@ -23,7 +23,7 @@ from fermion_table.change_feed.recorded_interval import settled_files, state_of
 from fermion_table.merging.change_types import CHANGE_TYPES
 from fermion_table.merging.primary_key import PrimaryKey, required_key
 from fermion_table.metadata.bucket_counts import bucket_count
-from fermion_table.metadata.manifest import Entry
+from fermion_table.metadata.manifest import Entry, KnownBlobs
 from fermion_table.metadata.snapshot import Delta, Producer, Snapshot
 from fermion_table.scanning.scan import FileScan
 from fermion_table.schema.schema import TableSchema
@@ -81,10 +81,26 @@ class TreeChangelog:
             total_buckets=bucket_count(entry, self.schemas),
         )
 
+    @property
+    def known_blobs(self) -> KnownBlobs | None:
+        """The blob files that the changes refer to; None: they have values, which are compared."""
+        if not (self.keeps_equal and self.schema.blob_columns):
+            return None
+        files = (*self.settled, *self.fresh)
+        return KnownBlobs({each.name: each for entry in files for each in entry.blob_files})
+
     def _changes(self) -> Iterator[Changes]:
         """The rows before and after, of the keys in the files that become settled."""
         key = required_key(self.schema, self.store.location, "a changelog")
-        keyed = KeyedChanges(self.store, self.schemas, self.schema, None, None, merges_level0=True)
+        keyed = KeyedChanges(
+            self.store,
+            self.schemas,
+            self.schema,
+            None,
+            None,
+            merges_level0=True,
+            blobs="bytes" if self.known_blobs is None else "references",
+        )
         before = state_of(self.snapshot, self.settled, "before")
         after = state_of(self.snapshot, (*self.settled, *self.fresh), "after")
         for keys in distinct_keys(self._keys(key), key):

@@ -146,9 +146,13 @@ class TreeTask(CompactionTask):
             return [], self.producer
         own = OwnedFiles(self.store, owned)
         try:
-            recorded = self.changelog.record(
-                ChangelogWriter(own, self.schema, settings=self.settings)
+            writer = ChangelogWriter(
+                own,
+                self.schema,
+                settings=self.settings,
+                known_blobs=self.changelog.known_blobs,
             )
+            recorded = self.changelog.record(writer)
         except Unfoldable:
             own.delete()
             return [], None

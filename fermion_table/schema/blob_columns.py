@@ -75,7 +75,7 @@ def carrying(schema: TableSchema, rows: pa.RecordBatch, wanted: pa.Schema) -> pa
     Raises SchemaMismatch: See `plan_writing`.
     """
     if rows.schema.equals(wanted):
-        return pa.RecordBatch.from_arrays(rows.columns, schema=wanted)
+        return referring(rows, wanted)
     plain = schema.to_arrow(field_ids=False)
     carried = {
         field.name: rows.column(field.name)
@@ -90,10 +90,24 @@ def carrying(schema: TableSchema, rows: pa.RecordBatch, wanted: pa.Schema) -> pa
     given = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
     fitting = convert_batch(plan_writing(schema, given.schema), given, plain)
     columns = [
-        as_references(carried.get(field.name, column)) if field.type.equals(REFERENCE) else column
-        for field, column in zip(wanted, fitting.columns, strict=True)
+        carried.get(name, column) for name, column in zip(plain.names, fitting.columns, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+    return referring(pa.RecordBatch.from_arrays(columns, names=plain.names), wanted)
+
+
+def referring(rows: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """Rows of a table with references that hold their blobs.
+
+    rows: All columns of the table, perhaps others after them.
+    wanted: The table's columns, with references.
+    """
+    arrays = [
+        as_references(column) if field.type.equals(REFERENCE) else column
+        for field, column in zip(wanted, rows.columns[: len(wanted)], strict=True)
+    ]
+    others = rows.columns[len(wanted) :]
+    fields = [*wanted, *list(rows.schema)[len(wanted) :]]
+    return pa.RecordBatch.from_arrays([*arrays, *others], schema=pa.schema(fields, wanted.metadata))
 
 
 def with_handles(conversions: Sequence[Conversion], batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -279,6 +279,20 @@ class DataFiles:
         self._owned.add(path, writer)
         return OpenFile(writer, path, partition, blobs, is_indexed=not (is_changelog or is_columns))
 
+    def with_blobs_written(self, rows: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Rows whose long blobs are in blob files, which are known from now on.
+
+        Files that get the same rows refer to the same values. Rows without references stay as they
+        are.
+        """
+        known = self._known_blobs
+        if known is None:
+            return list(rows)
+        blobs = blob_files.BlobFilesWriter(self._owned, self.target_bytes, self._options, known)
+        written = [blobs.placed(blob_columns.referring(each, self.arrow)) for each in rows]
+        known.files.update((each.name, each) for each in blobs.close())
+        return written
+
     def copy(self, file: fermion.FermionFile, partition: Partition) -> Entry:
         """Copy a file that others have written with the columns of the schema, and describe it."""
         path = data_path(unique_name(), partition.segments)

@@ -82,12 +82,17 @@ class KeyWriter(OwningWriter):
         key = required_key(schema, store.location, "KeyWriter")
         super().__init__(store, schema, table_uuid, base_id, branch, owned)
         self._key = key
+        is_logged = key.options.changelog_producer == "input"
+        carries = known_blobs is not None
+        if is_logged and schema.blob_columns and not carries:  # to those that are written
+            known_blobs = KnownBlobs({})
         trees = TreeWriter(self._owned, schema, key, settings=settings, known_blobs=known_blobs)
         self._incoming = IncomingRows(
-            schema, fills_defaults=key.engine.fills_defaults, arrow=trees.arrow
+            schema,
+            fills_defaults=key.engine.fills_defaults,
+            arrow=trees.files.arrow if carries else schema.to_arrow(),
         )
         self._partitions = partition_columns(schema)
-        is_logged = key.options.changelog_producer == "input"
         changes = None
         if is_logged:
             changes = ChangelogWriter(
@@ -228,6 +233,8 @@ class _Runs:
 
     def flush(self, tree: Tree, batches: list[pa.RecordBatch]) -> None:
         """Write rows of a tree as its next newer run."""
+        if self._changes is not None:  # both refer to the same values
+            batches = self._trees.files.with_blobs_written(batches)
         try:
             has_kinds, run = sorted_run(batches, self._key)
         except pa.ArrowInvalid:  # too much text for one array, or too many values in dictionaries

@@ -68,7 +68,7 @@ class TreeWriter:
     known_blobs: See `DataFiles`.
 
     Attributes:
-    arrow: What rows have: the table's columns.
+    files: Makes the files.
     """
 
     def __init__(
@@ -84,11 +84,10 @@ class TreeWriter:
             check_kind(settings, WriteSettings, "settings")
         stripe_bytes = STRIPE_BYTES if len(schema.fields) < WIDE_COLUMNS_MIN else None
         settings = settings or WriteSettings()
-        self._files = DataFiles(
+        self.files = DataFiles(
             owned, schema, settings, stripe_bytes=stripe_bytes, known_blobs=known_blobs
         )
         self._key = key
-        self.arrow = self._files.arrow
 
     def write_run(
         self,
@@ -136,7 +135,7 @@ class TreeWriter:
                 if current is None:
                     first = rows.slice(at, 1)
                     current = _RunFile(self._open(run), self._bound(first), first)
-                room = max(1, self._files.room(current.file, rest))
+                room = max(1, self.files.room(current.file, rest))
                 place = int(np.searchsorted(starts, at + room))
                 stop = int(starts[place]) if place < len(starts) else rows.num_rows
                 some = slice(at, stop)
@@ -151,9 +150,9 @@ class TreeWriter:
     def _check(
         self, rows: pa.RecordBatch, keys: pa.Array, kinds: np.ndarray | None, *, has_kinds: bool
     ) -> None:
-        if not rows.schema.equals(self._files.arrow):
+        if not rows.schema.equals(self.files.arrow):
             raise InvalidArgumentError(
-                f"batches: expected the table's columns {self._files.arrow.names}, found "
+                f"batches: expected the table's columns {self.files.arrow.names}, found "
                 f"{rows.schema.names}"
             )
         count = rows.num_rows
@@ -166,7 +165,7 @@ class TreeWriter:
             raise InvalidArgumentError("has_kinds=False: some rows are retractions")
 
     def _open(self, run: _Run) -> OpenFile:
-        return self._files.open(
+        return self.files.open(
             run.partition,
             bucket=run.bucket,
             hidden=KIND_FIELD if run.has_kinds else None,
@@ -174,7 +173,7 @@ class TreeWriter:
         )
 
     def _is_full(self, current: _RunFile, rest: pa.RecordBatch) -> bool:
-        return self._files.room(current.file, rest) <= 0
+        return self.files.room(current.file, rest) <= 0
 
     def _write(
         self,
@@ -192,10 +191,10 @@ class TreeWriter:
             current.retractions += int(is_retraction(held).sum())
             rows = with_kinds(rows, held)
         current.file.writer.write(rows, copy=False)
-        self._files.count(current.file, rows.num_rows, raw_bytes)
+        self.files.count(current.file, rows.num_rows, raw_bytes)
 
     def _close(self, current: _RunFile, run: _Run) -> Entry:
-        entry = self._files.close(current.file)
+        entry = self.files.close(current.file)
         return msgspec.structs.replace(
             entry,
             bucket=run.bucket,

@@ -219,8 +219,10 @@ def test_blob_files_of_changelogs_live_as_long_as_they(tmp_path: Path) -> None:
         tmp_path, SCHEMA, primary_key="k", properties={"changelog_producer": "input"}
     )
     rows = {"k": [1, 1], "image": [value(1, 70_000), None], "do": ["+I", "-D"]}
-    table.upsert(rows, change_type="do")  # only the changelog has a blob
+    table.upsert(rows, change_type="do")  # only the changelog refers to the blob
     table.upsert({"k": [2], "image": [value(2, 70_000)]})
+    assert sum(blob_files(tmp_path).values()) < 2 * 70_100  # written once
+    table.compact(full=True)
     table.remove_orphan_files(older_than=AT_ONCE)
     assert table.verify(data=True).ok
     changes = table.scan_changes(0, 2).to_arrow()["image"].to_pylist()
@@ -264,6 +266,36 @@ def test_changes_come_with_handles(tmp_path: Path, producer: str | None) -> None
     assert inserted["image"][0].as_py().path.endswith(".blob")
     with pytest.raises(InvalidArgumentError, match="expected 'bytes' or 'handles'"):
         table.scan_changes(0, blobs="references")
+
+
+@pytest.mark.parametrize("is_compared", [False, True])
+@pytest.mark.parametrize("producer", ["lookup", "full_compaction"])
+def test_changelogs_of_compactions_refer_to_the_values_of_rows(
+    tmp_path: Path, producer: str, is_compared: bool
+) -> None:
+    """But where rows before and after are compared; they outlive the rows."""
+    properties = {
+        "changelog_producer": producer,
+        "changelog_producer.row_deduplicate": str(is_compared).lower(),
+    }
+    table = Table.create(tmp_path, SCHEMA, primary_key="k", properties=properties)
+    images = [value(at, 70_000) for at in range(4)]
+    table.upsert({"k": [1, 2, 3], "image": images[:3]})
+    table.compact(full=True)
+    table.upsert({"k": [1, 2], "image": [images[0], images[3]]})
+    before = blob_files(tmp_path)
+    table.compact(full=True)
+    assert (blob_files(tmp_path) == before) != is_compared
+    changes = table.scan_changes(2, 4).to_arrow().to_pylist()
+    found = {(row["_change_type"], row["k"], row["image"]) for row in changes}
+    kept = set() if is_compared else {(f"update_{at}image", 1, images[0]) for at in ("pre", "post")}
+    updates = {("update_preimage", 2, images[1]), ("update_postimage", 2, images[3])}
+    assert found == updates | kept
+    table.delete_keys([1, 2, 3])
+    table.compact(full=True)
+    table.remove_orphan_files(older_than=AT_ONCE)
+    assert table.verify(data=True).ok
+    assert table.scan_changes(2, 4).to_arrow().to_pylist() == changes
 
 
 def test_a_clone_and_a_branch_read_the_blobs_of_their_source(tmp_path: Path) -> None:
@@ -487,7 +519,7 @@ def test_rows_that_move_carry_their_references(tmp_path: Path) -> None:
 def test_a_merge_carries_references(tmp_path: Path, engine: str | None) -> None:
     """Rows that it updates in other columns, and short and long values that it sets or inserts."""
     schema = pa.schema([*SCHEMA, pa.field("v", pa.int64()), IMAGE.with_name("small")])
-    properties = {"merge_engine": engine}
+    properties = {"merge_engine": engine, "changelog_producer": "input"}
     if engine in ("partial_update", "aggregation"):
         properties[f"{engine}.remove_record_on_delete"] = "true"
     keyed = {"primary_key": "k", "properties": properties} if engine else {}
