@@ -125,6 +125,20 @@ def entries_of(array: pa.MapArray) -> Entries:
     return Entries(rows, values.field(0), values.field(1))
 
 
+def are_sorted(array: pa.MapArray) -> bool:
+    """Whether the entries of each map have ascending keys, and none of them twice."""
+    starts, lengths = list_ranges(array)
+    count = int(lengths.sum())
+    if count < 2:
+        return True
+    keys = array.values.field(0).slice(int(starts[0]), count)
+    flags = np.ones(count + 1, bool)
+    ascending = pc.less(keys.slice(0, count - 1), keys.slice(1))
+    flags[1:count] = ascending.fill_null(False).to_numpy(zero_copy_only=False)
+    flags[starts - starts[0]] = True
+    return bool(flags.all())
+
+
 def map_of(
     dtype: pa.MapType, visible: np.ndarray, lengths: np.ndarray, keys: pa.Array, items: pa.Array
 ) -> pa.MapArray:

@@ -149,7 +149,9 @@ class OnePageRead(ReadStrategy):
         arrays: list[pa.Array | None] = [None] * count
         if batch.columns:
             fine = np.flatnonzero(np.concatenate([part.fine for part in parts])).tolist()
-            own = pa.schema([("", pages.nodes[place].storage) for place in fine])
+            nodes = {id(node): node for node in pages.nodes}  # columns of one shape share it
+            fields = {key: pa.field("", node.storage) for key, node in nodes.items()}
+            own = pa.schema([fields[id(pages.nodes[place])] for place in fine])
             columns = pa.RecordBatch._import_from_c(batch.address, own).columns
             for place, array in zip(fine, columns, strict=True):
                 arrays[place] = array

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import booleans
-from fermion.columns.maps import MapBuilder, entries_of, looked_up, sorted_keys
+from fermion.columns.maps import MapBuilder, are_sorted, entries_of, looked_up, sorted_keys
 from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.columns.types import Node, NodeKind, PhysicalKind, column_node, slots_bytes
@@ -205,6 +205,9 @@ class StripeReader:
         kept: FetchedPages | None,
     ) -> pa.MapArray:
         """The maps of some rows, with the entries of the columns of their keys."""
+        has_data = self.index.cit.ranges(keys.ordinals)[:, 1] > 0
+        if not has_data.any() and are_sorted(rest):
+            return rest
         entries = entries_of(rest)
         coded = entries.keys.dictionary_encode()
         names = {key: place for place, key in enumerate(keys.keys)}
@@ -225,7 +228,6 @@ class StripeReader:
         leaves = [each.physical for each in node.walk() if each.physical is not None]
         width = sum(slots_bytes(physical, slots) for physical in leaves)
         step = max(KEYS_BYTES // max(width, 1), 1)
-        has_data = self.index.cit.ranges(keys.ordinals)[:, 1] > 0
         with_columns = [place for place in order if place < keys.count and has_data[place]]
         for start in range(0, max(len(with_columns), 1), step):
             some, later = with_columns[start : start + step], with_columns[start + step :][:1]

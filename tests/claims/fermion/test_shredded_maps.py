@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import fermion
 from fermion import Shred, col
 from fermion.cli.program import main
+from fermion.columns import maps
 from fermion.columns.maps import MapBuilder
 from fermion.columns.rows import take_table_rows
 from fermion.columns.types import column_node
@@ -381,6 +382,28 @@ def test_keys_come_in_the_order_of_their_bytes_or_numbers():
             (row,) = opened.read().to_pylist()
         assert [key for key, _ in row["t"]] == ["", "B", "b", "ä"]
         assert all(low < high for (low, _), (high, _) in pairwise(row["n"]))
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_sorted"),
+    [
+        ([[("a", 1.0), ("b", None)], None, [("a", 2.0)], [], [("Z", 1.0), ("é", 2.0)]], True),
+        ([[("b", 1.0)], [("b", 2.0), ("a", 1.0)]], False),
+        ([None, [("b", 1.0)], []], True),
+        ([[], None], True),
+        ([], True),
+    ],
+)
+def test_maps_without_columns_of_keys_are_only_put_together_if_their_keys_do_not_ascend(
+    rows, is_sorted, monkeypatch
+):
+    array = pa.array([[("z", 0.0), ("y", 0.0)], *rows], TEXT).slice(1)
+    built = []
+    monkeypatch.setattr(MapBuilder, "build", lambda self, keys: built.append(keys) or array)
+    assert maps.are_sorted(array) == is_sorted
+    file = stored(pa.table({"m": array}), shred={"m": Shred([])})
+    assert fermion.read_table(file)["m"].to_pylist() == rows
+    assert len(built) == (not is_sorted)
 
 
 def test_ten_thousand_keys_are_one_line_of_what_people_are_shown(tmp_path, capsys):
