@@ -209,13 +209,15 @@ def bind(
         if isinstance(node, Constant):
             return node
         if isinstance(node, Opaque | Computed):
+            by_key = with_keys(node, partial(_has_integer_keys, schema))
+            if by_key is not node:
+                return bind(by_key, schema, where=where, known=known)
             bound = _bind_opaque(node, schema, where, names)
             if isinstance(bound, VariantCondition):
                 dtype = bound.value.type
                 inner = transform(bound.inner, lambda each: _bind_leaf(each, VALUE, dtype))
                 return variant_value.bound(bound, schema, inner)
-            by_key = with_keys(node, partial(_has_integer_keys, schema))
-            return bound if by_key is node else bind(by_key, schema, where=where, known=known)
+            return bound
         path: Path = node.path  # type: ignore[attr-defined]
         if len(path) == 2 or "".join(path).endswith("]"):  # as paths to the value of a key
             of_key = key_condition(node, path, schema, _bind_leaf, where)
@@ -243,7 +245,8 @@ def with_keys(node: Expression, has_integer_keys: Callable[[str], bool]) -> Expr
 
 
 def _has_integer_keys(schema: pa.Schema, name: str) -> bool:
-    dtype = strip_wrappers(schema.field(name).type)
+    found = schema.get_all_field_indices(name)
+    dtype = strip_wrappers(schema.field(found[0]).type) if len(found) == 1 else pa.null()
     return bool(pat.is_map(dtype) and pat.is_integer(dtype.key_type))
 
 

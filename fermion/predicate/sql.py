@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import dataclass
 from fermion.predicate.expression import (
     MIRRORED,
     BooleanColumn,
     Column,
     Comparison,
+    Computed,
     Constant,
     Expression,
     IsIn,
@@ -69,18 +73,52 @@ def from_sql(text: str) -> Expression:
     try:
         return _plain(text)
     except _BeyondThisError as error:
-        beyond = InvalidArgumentError(str(error))
+        return _of_engine(text, str(error), _plain_or_none, _by_key)
+
+
+def _of_engine(
+    text: str,
+    beyond: str,
+    translate: Callable[[str], Expression | None],
+    by_key: Callable[[str], Expression | None],
+) -> Expression:
+    """The filter that DuckDB computes; `beyond` is the message where there is no DuckDB."""
     from fermion.sql.engine import NotSqlError, has_duckdb
 
     if not has_duckdb():
-        raise beyond
+        raise InvalidArgumentError(beyond)
     # DuckDB takes 0.1 s to import: too much for filters that it has nothing to do with.
     from fermion.predicate.sql_conditions import sql_condition
 
     try:
-        return sql_condition(*_respelled(text), _plain_or_none, _by_key)
+        return sql_condition(*_respelled(text), translate, by_key)
     except NotSqlError:
-        raise beyond from None
+        raise InvalidArgumentError(beyond) from None
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class NumberedTest(Computed):
+    """A test of ``name[7]``: of the value of a key, or what DuckDB says where the column is no map.
+
+    by_key: See `Computed`.
+    """
+
+    by_key: Expression
+
+    def bound(self, schema: pa.Schema, dtypes: Sequence[pa.DataType]) -> Expression:
+        """The filter that DuckDB computes."""
+        return replace(_of_numbered(self.text), paths=self.paths).bound(schema, dtypes)
+
+
+def _of_numbered(text: str) -> Computed:
+    beyond = f"filter {text!r}: a number in brackets is not supported but for keys; {_SUPPORTED}"
+    found = _of_engine(text, beyond, lambda part: None, lambda part: None)
+    assert isinstance(found, Computed)
+    return found
+
+
+def _computed(text: str, *columns: pa.Array) -> pa.BooleanArray:
+    return _of_numbered(text).function(*columns)
 
 
 def _plain(text: str) -> Expression:
@@ -108,7 +146,8 @@ def _plain(text: str) -> Expression:
 
 _VALUE = r"(?:-?[0-9]{1,18}(?:\.[0-9]{1,18})?|(?:DATE\s+)?'[^'\\]*')"
 _TEST = re.compile(
-    rf"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*(?:(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
+    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<key>-?[0-9]{1,18})\])?\s*"
+    rf"(?:(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
     r"|\bIS\s+(?P<negated>NOT\s+)?NULL\b|\b(?P<inverted>NOT\s+)?"
     rf"(?:BETWEEN\s+(?P<low>{_VALUE})\s+AND\s+(?P<high>{_VALUE})"
     r"|LIKE\s*'(?P<prefix>[^'%_\\]*)(?P<open>%)?'"
@@ -168,7 +207,14 @@ def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
         test = _TEST.match(text, position)
         if test is None or test["name"].upper() in _NO_COLUMNS:
             raise ValueError
-        return _quick_test(test), test.end()
+        if test["key"] is None:
+            return _quick_test(test, (test["name"],)), test.end()
+        if test["name"].upper() == "ARRAY":
+            raise ValueError
+        names, own = (test["name"], str(int(test["key"]))), test[0].strip()
+        return NumberedTest(
+            partial(_computed, own), (names[:1],), own, _quick_test(test, names)
+        ), test.end()
     if before[1] is None:
         operand, position = _quick_operand(text, before.end())
         return Not(operand), position
@@ -179,8 +225,7 @@ def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
     return inside, closed.end()
 
 
-def _quick_test(test: re.Match[str]) -> Expression:
-    path = (test["name"],)
+def _quick_test(test: re.Match[str], path: Path) -> Expression:
     if test["operator"] is not None:
         operator = {"=": "==", "<>": "!="}.get(test["operator"], test["operator"])
         return Comparison(path, operator, _quick_value(test["value"]))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion.predicate import Computed, evaluate, parse_filter
+from fermion.predicate import Computed, bind, evaluate, parse_filter, rename_columns
 from fermion.predicate.sql_conditions import SqlCondition
 from fermion_table import Table
 
@@ -162,10 +162,46 @@ def test_rows_change_by_conditions_of_every_kind(tmp_path: Any) -> None:
 def test_filters_that_need_no_engine_do_not_load_it() -> None:
     code = (
         "import sys; from fermion.predicate import parse_filter;"
-        "parse_filter(\"a = 1 AND b LIKE 'x%'\"); assert 'duckdb' not in sys.modules;"
+        "parse_filter(\"a = 1 AND b LIKE 'x%'\"); import pyarrow as pa;"
+        "rows = pa.schema({'m': pa.map_(pa.int8(), pa.int8())});"
+        "parse_filter('m[7] > 3 OR NOT m[-1] IN (1, 2)', rows);"
+        "assert not {'sqlglot', 'duckdb'} & {*sys.modules};"
         "parse_filter('a < b'); assert 'duckdb' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("m[7] > 1 AND l[1] = 5", [2]),  # a key, and the first place
+        ("NOT (m[7] > 1) OR m[-1] IS NOT NULL", [1, 3]),
+        ("m[007] BETWEEN 2 AND 9", [2]),
+        ("l[-1] IN (5, 7) AND t[2] LIKE 'b%'", [1]),
+        ("l[1] IS NULL", [3]),
+        ("array[1, 2][1] = 1 AND ARRAY[5] = l", [2]),
+    ],
+)
+def test_a_number_in_brackets_is_a_key_of_a_map_and_a_place_elsewhere(
+    text: str, expected: list[int]
+) -> None:
+    rows = pa.record_batch(
+        {
+            "id": [1, 2, 3],
+            "m": pa.array([[(7, 1)], [(7, 2)], [(-1, 0)]], pa.map_(pa.int8(), pa.int8())),
+            "l": [[5, 7], [5], []],
+            "t": ["abc", "xyz", None],
+        }
+    )
+    parsed = pickle.loads(pickle.dumps(parse_filter(text)))
+    for filter_ in (parse_filter(text, rows.schema), bind(parsed, rows.schema)):
+        assert rows.filter(evaluate(filter_, rows))["id"].to_pylist() == expected
+    renamed = rows.rename_columns(["id", "m", "k", "t"])
+    if "m[" not in text and "ARRAY" not in text:
+        other = bind(rename_columns(parsed, {("l",): ("k",)}), renamed.schema)
+        assert renamed.filter(evaluate(other, renamed))["id"].to_pylist() == expected
+    with pytest.raises(ColumnNotFoundError):
+        bind(parsed, rows.select(["id"]).schema)
 
 
 NUMBERS = st.sampled_from(["id", "n", "s.x", "1", "2.5", "(id + n)", "abs(n - 3)"])
