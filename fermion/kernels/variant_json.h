@@ -41,18 +41,33 @@ enum {
 
 enum { FJ_NULL, FJ_FALSE, FJ_TRUE, FJ_INT, FJ_DOUBLE, FJ_DECIMAL, FJ_TEXT, FJ_ARRAY, FJ_OBJECT };
 
+/* What a token of a text is: of a name, or as it stands in the text that is read, else in `texts`. */
+enum { FJ_NAME = 1, FJ_SOURCE = 2 };
+
 /* A value of a text. Fields of an object: a token of the name, then those of the value. */
 typedef struct {
-    uint64_t low, high; /* a number's bits; of a text its start in `texts` and its bytes; items */
+    uint64_t low, high; /* a number's bits; of a text its start and its bytes; items */
     int32_t kind, scale, name;
 } fj_token;
 
-/* A name of an object, or a field: where its value is among those of the object. */
-typedef struct { fv_bytes name_text; int64_t start, size; int32_t name; } fj_field;
+/* A name of an object, and its token. */
+typedef struct { fv_bytes name_text; int32_t name; } fj_named;
+
+/* A field: where its value is among those of the object. */
+typedef struct { int64_t start; int32_t name; } fj_field;
+
+/* Names of texts so far, so that those of the next need not be sorted. */
+enum { FJ_KNOWN_MAX = 1024, FJ_KNOWN_BYTES_MAX = 1 << 20 };
+typedef struct {
+    fv_buffer text;
+    int64_t ends[FJ_KNOWN_MAX + 1];
+    int32_t slots[2 * FJ_KNOWN_MAX], ranks[FJ_KNOWN_MAX], in_order[FJ_KNOWN_MAX], ids[FJ_KNOWN_MAX], count;
+} fj_known;
 
 typedef struct {
     const uint8_t *text, *at, *end;
     fv_buffer tokens, texts, names, fields;
+    fj_known* known;
     int problem;
 } fj_parser;
 
@@ -113,23 +128,40 @@ static int fj_escape(fj_parser* parser) {
     return fv_append(&parser->texts, bytes, size);
 }
 
-/* A text without its first quote; where it lies in `texts`. */
-static int fj_text(fj_parser* parser, uint64_t* start, uint64_t* size) {
-    *start = (uint64_t)parser->texts.size;
-    for (;;) {
-        const uint8_t* from = parser->at;
-        while (parser->at < parser->end && *parser->at != '"' && *parser->at != '\\' && *parser->at >= 0x20)
-            parser->at++;
-        if (fv_append(&parser->texts, from, parser->at - from)) return FV_MEMORY;
+/* The first byte that JSON escapes: a quote, a backslash or a control character; or the end. */
+static inline const uint8_t* fj_special(const uint8_t* at, const uint8_t* end) {
+    const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    for (; end - at >= 8; at += 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        uint64_t quote = word ^ ones * '"', slash = word ^ ones * '\\';
+        uint64_t found = (((word - ones * 0x20) & ~word) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & tops;
+        if (found) return at + (__builtin_ctzll(found) >> 3); /* a borrow marks no byte before the first */
+    }
+    while (at < end && *at != '"' && *at != '\\' && *at >= 0x20) at++;
+    return at;
+}
+
+/* A text without its first quote, as a token. */
+static int fj_text(fj_parser* parser, int flags) {
+    const uint8_t* from = parser->at;
+    int64_t start = parser->texts.size;
+    int is_copied = 0;
+    for (;; from = parser->at) {
+        parser->at = fj_special(from, parser->end);
         if (parser->at >= parser->end) return fj_wrong(parser, FJ_END);
         uint8_t stop = *parser->at++;
         if (stop < 0x20) return fj_wrong(parser, FJ_STRING);
-        if (stop == '"') break;
+        int64_t size = parser->at - 1 - from;
+        if (stop == '"' && !is_copied)
+            return fj_token_of(parser, FJ_TEXT, (uint64_t)(from - parser->text), (uint64_t)size, flags | FJ_SOURCE);
+        if (fv_append(&parser->texts, from, size)) return FV_MEMORY;
+        if (stop == '"')
+            return fj_token_of(parser, FJ_TEXT, (uint64_t)start, (uint64_t)(parser->texts.size - start), flags);
+        is_copied = 1;
         int problem = fj_escape(parser);
         if (problem) return problem;
     }
-    *size = (uint64_t)parser->texts.size - *start;
-    return FV_OK;
 }
 
 static inline int64_t fj_digits(fj_parser* parser) {
@@ -214,7 +246,7 @@ static int fj_value(fj_parser* parser, int depth);
 
 static int fj_items(fj_parser* parser, int depth, int is_object) {
     int64_t place = parser->tokens.size;
-    uint64_t count = 0, start, size;
+    uint64_t count = 0;
     int problem = fj_token_of(parser, is_object ? FJ_OBJECT : FJ_ARRAY, 0, 0, 0);
     if (problem) return problem;
     if (depth >= FV_DEPTH_MAX) return fj_wrong(parser, FJ_DEPTH);
@@ -230,8 +262,7 @@ static int fj_items(fj_parser* parser, int depth, int is_object) {
             fj_space(parser);
             if (parser->at >= parser->end) return fj_wrong(parser, FJ_END);
             if (*parser->at++ != '"') return fj_wrong(parser, FJ_TOKEN);
-            if ((problem = fj_text(parser, &start, &size))) return problem;
-            if ((problem = fj_token_of(parser, FJ_TEXT, start, size, 1))) return problem;
+            if ((problem = fj_text(parser, FJ_NAME))) return problem;
             fj_space(parser);
             if (parser->at >= parser->end) return fj_wrong(parser, FJ_END);
             if (*parser->at++ != ':') return fj_wrong(parser, FJ_TOKEN);
@@ -251,15 +282,12 @@ static int fj_items(fj_parser* parser, int depth, int is_object) {
 static int fj_value(fj_parser* parser, int depth) {
     fj_space(parser);
     if (parser->at >= parser->end) return fj_wrong(parser, FJ_END);
-    uint64_t start, size;
-    int problem;
     switch (*parser->at) {
     case '{': return fj_items(parser, depth, 1);
     case '[': return fj_items(parser, depth, 0);
     case '"':
         parser->at++;
-        if ((problem = fj_text(parser, &start, &size))) return problem;
-        return fj_token_of(parser, FJ_TEXT, start, size, 0);
+        return fj_text(parser, 0);
     case 't': return fj_word(parser, "true", FJ_TRUE);
     case 'f': return fj_word(parser, "false", FJ_FALSE);
     case 'n': return fj_word(parser, "null", FJ_NULL);
@@ -270,32 +298,108 @@ static int fj_value(fj_parser* parser, int depth) {
 }
 
 static inline fv_bytes fj_name(const fj_parser* parser, const fj_token* token) {
-    return (fv_bytes){parser->texts.data + token->low, (int64_t)token->high};
+    const uint8_t* from = token->scale & FJ_SOURCE ? parser->text : parser->texts.data;
+    return (fv_bytes){token->high ? from + token->low : NULL, (int64_t)token->high};
 }
 
 static int fj_name_order(const void* a, const void* b) {
-    return fv_compare(((const fj_field*)a)->name_text, ((const fj_field*)b)->name_text);
+    return fv_compare(((const fj_named*)a)->name_text, ((const fj_named*)b)->name_text);
+}
+
+static inline fv_bytes fj_known_name(const fj_known* known, int32_t at) {
+    return (fv_bytes){known->text.data + known->ends[at], known->ends[at + 1] - known->ends[at]};
+}
+
+/* The number of a name among those that are known; -1: no room for it; FV_MEMORY. */
+static int32_t fj_number_of(fj_known* known, fv_bytes name) {
+    const uint32_t mask = 2 * FJ_KNOWN_MAX - 1;
+    uint32_t slot = fv_hash(0, name) & mask;
+    for (; known->slots[slot] >= 0; slot = (slot + 1) & mask)
+        if (!fv_compare(fj_known_name(known, known->slots[slot]), name)) return known->slots[slot];
+    if (known->count == FJ_KNOWN_MAX || known->text.size + name.size > FJ_KNOWN_BYTES_MAX) return -1;
+    if (fv_append(&known->text, name.data, name.size)) return FV_MEMORY;
+    int32_t low = 0, high = known->count, at = known->count++;
+    known->ends[at + 1] = known->text.size;
+    known->slots[slot] = at;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (fv_compare(fj_known_name(known, known->in_order[middle]), name) < 0) low = middle + 1; else high = middle;
+    }
+    memmove(known->in_order + low + 1, known->in_order + low, (size_t)(at - low) * sizeof(int32_t));
+    known->in_order[low] = at;
+    for (; low <= at; low++) known->ranks[known->in_order[low]] = low;
+    return at;
+}
+
+/* Number the names of all objects among those that are known; -1: they are too many. */
+static int fj_number_names(fj_parser* parser) {
+    fj_token* tokens = (fj_token*)parser->tokens.data;
+    int64_t count = parser->tokens.size / (int64_t)sizeof(fj_token);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        fj_known* known = parser->known;
+        int64_t i = 0;
+        if (!known && !(parser->known = known = (fj_known*)calloc(1, sizeof(fj_known)))) return FV_MEMORY;
+        if (attempt || !known->text.data) {
+            if (fv_reserve(&known->text, 1)) return FV_MEMORY;
+            known->count = 0;
+            known->text.size = 0;
+            memset(known->slots, 0xFF, sizeof(known->slots));
+        }
+        for (; i < count; i++) {
+            if (tokens[i].kind != FJ_TEXT || !(tokens[i].scale & FJ_NAME)) continue;
+            int32_t number = fj_number_of(known, fj_name(parser, &tokens[i]));
+            if (number == FV_MEMORY) return FV_MEMORY;
+            if (number < 0) break;
+            tokens[i].name = number;
+        }
+        if (i == count) return FV_OK;
+    }
+    return -1;
 }
 
 /* Number the names of all objects in their order, and append the metadata with them. */
 static int fj_metadata(fj_parser* parser, fv_buffer* out) {
     fj_token* tokens = (fj_token*)parser->tokens.data;
     int64_t count = parser->tokens.size / (int64_t)sizeof(fj_token), distinct = 0, bytes = 0;
+    int problem = fj_number_names(parser);
+    if (problem == FV_MEMORY) return FV_MEMORY;
+    fj_known* known = parser->known;
     parser->names.size = 0;
+    uint64_t used[FJ_KNOWN_MAX / 64] = {0};
     for (int64_t i = 0; i < count; i++) {
-        if (tokens[i].kind != FJ_TEXT || !tokens[i].scale) continue;
-        fj_field field = {fj_name(parser, &tokens[i]), 0, 0, (int32_t)i};
-        if (fv_append(&parser->names, &field, sizeof(field))) return FV_MEMORY;
+        if (tokens[i].kind != FJ_TEXT || !(tokens[i].scale & FJ_NAME)) continue;
+        if (!problem) {
+            int32_t rank = known->ranks[tokens[i].name];
+            used[rank >> 6] |= (uint64_t)1 << (rank & 63);
+        } else {
+            fj_named named = {fj_name(parser, &tokens[i]), (int32_t)i};
+            if (fv_append(&parser->names, &named, sizeof(named))) return FV_MEMORY;
+        }
     }
-    fj_field* names = (fj_field*)parser->names.data;
-    int64_t used = parser->names.size / (int64_t)sizeof(fj_field);
-    if (used > 1) qsort(names, (size_t)used, sizeof(fj_field), fj_name_order);
-    for (int64_t i = 0; i < used; i++) {
-        int is_new = !i || fv_compare(names[i - 1].name_text, names[i].name_text);
-        distinct += is_new;
-        bytes += is_new ? names[i].name_text.size : 0;
-        tokens[names[i].name].name = (int32_t)(distinct - 1);
+    if (problem) {
+        fj_named* all = (fj_named*)parser->names.data;
+        int64_t total = parser->names.size / (int64_t)sizeof(fj_named);
+        qsort(all, (size_t)total, sizeof(fj_named), fj_name_order);
+        for (int64_t i = 0; i < total; i++) {
+            if (!i || fv_compare(all[distinct - 1].name_text, all[i].name_text)) {
+                all[distinct].name_text = all[i].name_text;
+                bytes += all[distinct++].name_text.size;
+            }
+            tokens[all[i].name].name = (int32_t)(distinct - 1);
+        }
+    } else {
+        for (int32_t word = 0; word < FJ_KNOWN_MAX / 64; word++)
+            for (uint64_t bits = used[word]; bits; bits &= bits - 1) {
+                int32_t number = known->in_order[word * 64 + __builtin_ctzll(bits)];
+                fj_named named = {fj_known_name(known, number), 0};
+                if (fv_append(&parser->names, &named, sizeof(named))) return FV_MEMORY;
+                bytes += named.name_text.size;
+                known->ids[number] = (int32_t)distinct++;
+            }
+        for (int64_t i = 0; i < count; i++)
+            if (tokens[i].kind == FJ_TEXT && tokens[i].scale & FJ_NAME) tokens[i].name = known->ids[tokens[i].name];
     }
+    const fj_named* names = (const fj_named*)parser->names.data;
     if (bytes > UINT32_MAX || distinct > INT32_MAX) return fj_wrong(parser, FJ_SIZE);
     int width = fv_width((uint64_t)(bytes > distinct ? bytes : distinct));
     if (fv_reserve(out, 1 + width * (distinct + 2) + bytes)) return FV_MEMORY;
@@ -306,10 +410,9 @@ static int fj_metadata(fj_parser* parser, fv_buffer* out) {
     uint8_t* text = at + width * (distinct + 1);
     const uint8_t* first = text;
     fv_store(at, 0, width);
-    for (int64_t i = 0; i < used; i++) {
+    for (int64_t i = 0; i < distinct; i++) {
         fv_bytes name = names[i].name_text;
-        if (i && !fv_compare(names[i - 1].name_text, name)) continue;
-        memcpy(text, name.data, (size_t)name.size);
+        if (name.size) memcpy(text, name.data, (size_t)name.size);
         text += name.size;
         fv_store(at += width, (uint64_t)(text - first), width);
     }
@@ -362,6 +465,19 @@ static int fj_id_order(const void* a, const void* b) {
     return (left > right) - (left < right);
 }
 
+static void fj_sort_fields(fj_field* fields, int64_t count) {
+    if (count > FV_FEW) {
+        qsort(fields, (size_t)count, sizeof(fj_field), fj_id_order);
+        return;
+    }
+    for (int64_t i = 1; i < count; i++) {
+        fj_field field = fields[i];
+        int64_t at = i;
+        for (; at && fields[at - 1].name > field.name; at--) fields[at] = fields[at - 1];
+        fields[at] = field;
+    }
+}
+
 /* Append the value of a token, and of those that belong to it; ``*place`` is the next one then. */
 static int fj_write(fj_parser* parser, int64_t* place, fv_buffer* out) {
     const fj_token* tokens = (const fj_token*)parser->tokens.data;
@@ -373,7 +489,7 @@ static int fj_write(fj_parser* parser, int64_t* place, fv_buffer* out) {
         int32_t name = is_object ? tokens[(*place)++].name : 0;
         int64_t start = out->size;
         if ((problem = fj_write(parser, place, out))) return problem;
-        fj_field field = {{NULL, 0}, start - begin, out->size - start, name};
+        fj_field field = {start - begin, name};
         if (fv_append(&parser->fields, &field, sizeof(field))) return FV_MEMORY;
     }
     fj_field* fields = (fj_field*)(parser->fields.data + own);
@@ -381,7 +497,7 @@ static int fj_write(fj_parser* parser, int64_t* place, fv_buffer* out) {
     if (values > UINT32_MAX || count > UINT32_MAX) return fj_wrong(parser, FJ_SIZE);
     int wide = count > 255, offset_width = fv_width(values), id_width = 0;
     if (is_object) {
-        if (count > 1) qsort(fields, (size_t)count, sizeof(fj_field), fj_id_order);
+        fj_sort_fields(fields, count);
         for (int64_t i = 1; i < count; i++)
             if (fields[i].name == fields[i - 1].name) return fj_wrong(parser, FJ_KEY);
         id_width = fv_width(count ? (uint64_t)fields[count - 1].name : 0);
@@ -421,14 +537,25 @@ static void fj_free(fj_parser* parser) {
     free(parser->texts.data);
     free(parser->names.data);
     free(parser->fields.data);
+    if (parser->known) free(parser->known->text.data);
+    free(parser->known);
 }
 
 static int fj_quoted(fv_buffer* out, fv_bytes text) {
     static const char DIGITS[] = "0123456789abcdef";
     const uint8_t *from = text.data, *end = text.data + text.size;
+    if (fj_special(from, end) == end) {
+        if (fv_reserve(out, text.size + 2)) return FV_MEMORY;
+        uint8_t* to = out->data + out->size;
+        to[0] = '"';
+        if (text.size) memcpy(to + 1, from, (size_t)text.size);
+        to[1 + text.size] = '"';
+        out->size += text.size + 2;
+        return FV_OK;
+    }
     if (fv_append(out, "\"", 1)) return FV_MEMORY;
-    for (const uint8_t* at = from; at <= end; at++) {
-        if (at < end && *at >= 0x20 && *at != '"' && *at != '\\') continue;
+    for (;;) {
+        const uint8_t* at = fj_special(from, end);
         if (fv_append(out, from, at - from)) return FV_MEMORY;
         from = at + 1;
         if (at == end) break;
@@ -481,8 +608,11 @@ static int fj_show(fv_buffer* out, const fv_names* names, fv_bytes value, int de
     case FV_BOOL: return word ? fv_append(out, "true", 4) : fv_append(out, "false", 5);
     case FV_STRING: return fj_quoted(out, text);
     case FV_INT64:
-        size = PyOS_snprintf(digits, sizeof(digits), "%lld", (long long)word);
-        return fv_append(out, digits, size);
+        size = sizeof(digits);
+        for (uint64_t rest = word < 0 ? -(uint64_t)word : (uint64_t)word; rest || size == sizeof(digits); rest /= 10)
+            digits[--size] = (char)('0' + rest % 10);
+        if (word < 0) digits[--size] = '-';
+        return fv_append(out, digits + size, (int64_t)sizeof(digits) - size);
     default:
         return other(self, value.data[0] >> 2, (fv_bytes){value.data + 1, value.size - 1}, out);
     }

@@ -11,7 +11,7 @@ enum { FV_OK = 0, FV_WRONG = -1, FV_MEMORY = -2 };
 /* Types of columns of paths; persisted, never to change. */
 enum { FV_OTHER, FV_BOOL, FV_INT64, FV_DOUBLE, FV_STRING, FV_DATE, FV_TIME_UTC, FV_TIME, FV_KINDS };
 enum { FV_NULL = FV_KINDS, FV_WHOLE }; /* whole: values of any type, as their bytes */
-enum { FV_DEPTH_MAX = 64 };
+enum { FV_DEPTH_MAX = 64, FV_FEW = 64, FV_SHAPES = 64 };
 
 typedef struct { const uint8_t* data; int64_t size; } fv_bytes;
 
@@ -29,6 +29,8 @@ typedef struct {
 
 static inline uint64_t fv_load(const uint8_t* from, int width) {
     uint64_t found = 0;
+    if (width == 1) return from[0];
+    if (width == 2) return from[0] | (uint64_t)from[1] << 8;
     for (int i = 0; i < width; i++) found |= (uint64_t)from[i] << (8 * i);
     return found;
 }
@@ -180,8 +182,7 @@ static int fv_kind(fv_bytes value, int64_t* word, fv_bytes* text) {
 
 typedef struct { uint8_t* data; int64_t size, room; } fv_buffer;
 
-static int fv_reserve(fv_buffer* buffer, int64_t more) {
-    if (buffer->size + more <= buffer->room) return FV_OK;
+static int fv_grow(fv_buffer* buffer, int64_t more) {
     int64_t room = (buffer->size + more) * 2 + 256;
     uint8_t* data = (uint8_t*)realloc(buffer->data, (size_t)room);
     if (!data) return FV_MEMORY;
@@ -190,7 +191,11 @@ static int fv_reserve(fv_buffer* buffer, int64_t more) {
     return FV_OK;
 }
 
-static int fv_append(fv_buffer* buffer, const void* data, int64_t size) {
+static inline int fv_reserve(fv_buffer* buffer, int64_t more) {
+    return buffer->size + more <= buffer->room ? FV_OK : fv_grow(buffer, more);
+}
+
+static inline int fv_append(fv_buffer* buffer, const void* data, int64_t size) {
     if (fv_reserve(buffer, size)) return FV_MEMORY;
     if (size) memcpy(buffer->data + buffer->size, data, (size_t)size);
     buffer->size += size;
@@ -299,6 +304,9 @@ static int fv_discover(fv_tree* tree, const fv_names* names, int32_t node, fv_by
 /* A field of an object that is written: bytes, or a value of a column (node >= 0). */
 typedef struct { fv_bytes name, value; uint32_t id; int32_t node; } fv_item;
 
+/* Metadata of a row before, and whether its names are in order, each once. */
+typedef struct { fv_bytes meta; int is_in_order; } fv_shape;
+
 typedef struct {
     fv_tree* tree;
     fv_names names;
@@ -310,8 +318,14 @@ typedef struct {
     fv_buffer codes, rows, words, ends, text;
     int64_t* last_row;
     uint8_t* incomplete;
-    /* Assemble: the entries of this row, by node. */
-    int32_t *first, *next;
+    fv_shape shapes[FV_SHAPES]; /* by the hash of the metadata */
+    uint32_t shapes_mask;
+    int is_in_order;
+    /* Assemble: the entries of this row, by node; ids of the names of nodes, by shape, of this row's; -1:
+     * not looked up. */
+    int32_t *first, *next, *known_ids, *ids;
+    int64_t nodes;
+    uint8_t* widths; /* of offsets, of the last object of each node */
     int64_t *word_of, *touched;
     const int64_t* text_ends;
     const uint8_t* texts;
@@ -319,11 +333,11 @@ typedef struct {
     fv_buffer sorted; /* the names of this row, where many of names in no order are looked up */
 } fv_context;
 
-/* Write an object whose values follow ``start`` already: put ids and offsets before them. */
-static int fv_close_object(fv_context* context, int64_t start, int64_t base, int64_t ends_base) {
+/* Write an object whose values follow ``start`` and ``room`` for its head already. */
+static int fv_close_object(fv_context* context, int64_t start, int64_t room, int64_t base, int64_t ends_base) {
     fv_item* items = (fv_item*)context->items.data + base;
     int64_t count = context->items.size / (int64_t)sizeof(fv_item) - base;
-    int64_t size = context->out.size - start;
+    int64_t size = context->out.size - start - room;
     uint32_t largest = 0;
     for (int64_t i = 0; i < count; i++) largest = items[i].id > largest ? items[i].id : largest;
     int id_width = fv_width(largest), width = fv_width((uint64_t)size), wide = count > 255 ? 4 : 1;
@@ -331,8 +345,8 @@ static int fv_close_object(fv_context* context, int64_t start, int64_t base, int
     if (size >= (int64_t)1 << 32) return FV_WRONG;
     if (fv_reserve(&context->out, head)) return FV_MEMORY;
     uint8_t* to = context->out.data + start;
-    memmove(to + head, to, (size_t)size);
-    context->out.size += head;
+    if (head != room) memmove(to + head, to + room, (size_t)size);
+    context->out.size += head - room;
     to[0] = (uint8_t)(2 | ((width - 1) | (id_width - 1) << 2 | (count > 255) << 4) << 2);
     fv_store(to + 1, (uint64_t)count, wide);
     uint8_t *ids = to + 1 + wide, *offsets = ids + count * id_width;
@@ -353,6 +367,25 @@ static int fv_push(fv_context* context, fv_item item) {
 static int fv_copy(fv_context* context, fv_bytes value) {
     context->most -= value.size;
     return context->most < 0 ? FV_WRONG : fv_append(&context->out, value.data, value.size);
+}
+
+/* Begin with a row of this metadata: its names, and what is known of them if others had the same. */
+static int fv_begin(fv_context* context, fv_bytes meta) {
+    uint32_t slot = fv_hash(0, meta) & context->shapes_mask;
+    fv_shape* shape = &context->shapes[slot];
+    fv_names* names = &context->names;
+    if (fv_read_names(meta, names)) return FV_WRONG;
+    context->ids = context->nodes ? context->known_ids + slot * context->nodes : NULL;
+    if (!shape->meta.data || fv_compare(shape->meta, meta)) {
+        fv_bytes last = {NULL, 0}, next;
+        shape->meta = meta;
+        shape->is_in_order = names->is_sorted;
+        for (int64_t id = 0; id < names->count && shape->is_in_order; id++, last = next)
+            shape->is_in_order = !fv_name(names, id, &next) && (!id || fv_compare(last, next) < 0);
+        for (int64_t node = 0; node < context->nodes; node++) context->ids[node] = -1;
+    }
+    context->is_in_order = shape->is_in_order;
+    return FV_OK;
 }
 
 /* Append a value without what goes to columns; ``*changed``: whether something did. */
@@ -382,7 +415,7 @@ static int fv_split(fv_context* context, int32_t node, fv_bytes value, int* chan
             }
             if (kind == tree->kinds[column]) {
                 uint32_t code = (uint32_t)column;
-                if (context->names.is_sorted && fv_find_name(&context->names, name) < 0)
+                if (context->names.is_sorted && !context->is_in_order && fv_find_name(&context->names, name) < 0)
                     return FV_WRONG; /* names out of order */
                 if (text.data) {
                     word = context->text.size + text.size;
@@ -405,7 +438,7 @@ static int fv_split(fv_context* context, int32_t node, fv_bytes value, int* chan
         if (wrong) return wrong;
     }
     if (own) {
-        wrong = fv_close_object(context, start, base / (int64_t)sizeof(fv_item), ends_base / 8);
+        wrong = fv_close_object(context, start, 0, base / (int64_t)sizeof(fv_item), ends_base / 8);
     } else {
         context->out.size = start;
         context->most = most;
@@ -479,12 +512,32 @@ static int64_t fv_next_id(fv_context* context, fv_bytes wanted) {
     return low < names->count && !fv_compare(items[low].name, wanted) ? (int64_t)items[low].id : FV_WRONG;
 }
 
+/* Sort some fields by their ids, whose order is that of names where these are sorted. */
+static void fv_sort_by_id(fv_item* items, int64_t count) {
+    uint64_t keys[FV_FEW];
+    fv_item sorted[FV_FEW];
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t key = (uint64_t)items[i].id << 32 | (uint64_t)i;
+        int64_t at = i;
+        for (; at && keys[at - 1] > key; at--) keys[at] = keys[at - 1];
+        keys[at] = key;
+    }
+    for (int64_t i = 0; i < count; i++) sorted[i] = items[(uint32_t)keys[i]];
+    memcpy(items, sorted, (size_t)count * sizeof(fv_item));
+}
+
+static int fv_are_ascending(const fv_item* items, int64_t count) {
+    for (int64_t i = 1; i < count; i++)
+        if (fv_compare(items[i - 1].name, items[i].name) >= 0) return 0;
+    return 1;
+}
+
 /* Append a value with the entries of its row that belong below it. */
 static int fv_assemble(fv_context* context, int32_t node, fv_bytes value) {
     fv_tree* tree = context->tree;
     fv_object object;
     int64_t start = context->out.size, base = context->items.size, ends_base = context->ends.size;
-    int wrong = FV_OK, in_order = 1;
+    int wrong = FV_OK;
     if (fv_read_object(value, &object) || (context->budget -= object.count) < 0) return FV_WRONG;
     for (int64_t at = 0; at < object.count; at++) {
         fv_item item = {.node = -1};
@@ -494,23 +547,35 @@ static int fv_assemble(fv_context* context, int32_t node, fv_bytes value) {
     }
     for (int32_t child = context->first[node]; child >= 0; child = context->next[child]) {
         fv_item item = {.node = child, .name = fv_tree_name(tree, child)};
-        int64_t id = fv_next_id(context, item.name);
-        if (id < 0) return (int)id;
+        int64_t id = context->names.is_sorted ? context->ids[child] : -1;
+        if (id < 0) {
+            id = fv_next_id(context, item.name);
+            if (id < 0) return (int)id;
+            context->ids[child] = (int32_t)id;
+        }
         item.id = (uint32_t)id;
         if (fv_push(context, item)) return FV_MEMORY;
         context->used++;
     }
     int64_t first = base / (int64_t)sizeof(fv_item), count = context->items.size / (int64_t)sizeof(fv_item) - first;
     fv_item* items = (fv_item*)context->items.data + first;
-    for (int64_t i = 1; i < count && in_order; i++) in_order = fv_compare(items[i - 1].name, items[i].name) < 0;
-    if (!in_order) {
-        qsort(items, (size_t)count, sizeof(fv_item), fv_item_order);
+    if (context->is_in_order && count <= FV_FEW) {
+        fv_sort_by_id(items, count);
         for (int64_t i = 1; i < count; i++)
-            if (!fv_compare(items[i - 1].name, items[i].name)) return FV_WRONG;
+            if (items[i - 1].id == items[i].id) return FV_WRONG;
+    } else if (!fv_are_ascending(items, count)) {
+        qsort(items, (size_t)count, sizeof(fv_item), fv_item_order);
+        if (!fv_are_ascending(items, count)) return FV_WRONG; /* a name twice */
     }
+    /* Room for the head: values are moved where it is another one than before. */
+    uint32_t largest = 0;
+    for (int64_t i = 0; i < count; i++) largest = items[i].id > largest ? items[i].id : largest;
+    int64_t room = 1 + (count > 255 ? 4 : 1) + count * fv_width(largest) + (count + 1) * context->widths[node];
+    if (fv_reserve(&context->out, room)) return FV_MEMORY;
+    context->out.size += room;
     for (int64_t i = 0; i < count; i++) {
         fv_item item = ((fv_item*)context->items.data)[first + i];
-        int64_t offset = context->out.size - start;
+        int64_t offset = context->out.size - start - room;
         if (fv_append(&context->ends, &offset, 8)) return FV_MEMORY;
         if (item.node >= 0) {
             wrong = fv_append_word(context, tree->kinds[tree->columns[item.node]], context->word_of[item.node]);
@@ -523,7 +588,8 @@ static int fv_assemble(fv_context* context, int32_t node, fv_bytes value) {
         }
         if (wrong) return wrong;
     }
-    wrong = fv_close_object(context, start, first, ends_base / 8);
+    context->widths[node] = (uint8_t)fv_width((uint64_t)(context->out.size - start - room));
+    wrong = fv_close_object(context, start, room, first, ends_base / 8);
     context->items.size = base;
     context->ends.size = ends_base;
     return wrong;

@@ -60,7 +60,7 @@ def variant_from_json(texts, ends, const uint8_t[::1] bits, meta_ends, value_end
                     break
             metas[row + 1], values[row + 1] = meta.size, value.size
     fj_free(&parser)
-    found = _array_of(meta, np.uint8), _array_of(value, np.uint8)
+    found = _array_of(&meta, np.uint8), _array_of(&value, np.uint8)
     free(meta.data)
     free(value.data)
     if problem == FV_MEMORY:
@@ -102,7 +102,7 @@ def variant_to_json(metas, meta_ends, values, value_ends, other, ends):
             if problem:
                 break
         text_ends[row + 1] = out.size
-    found = _array_of(out, np.uint8)
+    found = _array_of(&out, np.uint8)
     free(out.data)
     if problem == FV_MEMORY:
         raise MemoryError("no memory for texts of Variant")

@@ -4,6 +4,7 @@ cdef extern from "variant_paths.h":
     enum:
         FV_KINDS
         FV_WHOLE
+        FV_SHAPES
         FV_MEMORY
 
     ctypedef struct fv_bytes:
@@ -34,14 +35,19 @@ cdef extern from "variant_paths.h":
         int64_t most, budget, row, used
         int64_t* last_row
         uint8_t* incomplete
+        uint32_t shapes_mask
+        int64_t nodes
         int32_t* first
         int32_t* next
+        int32_t* known_ids
+        uint8_t* widths
         int64_t* word_of
         int64_t* touched
         const int64_t* text_ends
         const uint8_t* texts
 
     int fv_read_names(fv_bytes, fv_names*) noexcept nogil
+    int fv_begin(fv_context*, fv_bytes) noexcept nogil
     int fv_tree_init(fv_tree*) noexcept nogil
     void fv_tree_free(fv_tree*) noexcept nogil
     int64_t fv_size(const uint8_t*, int64_t) noexcept nogil
@@ -145,11 +151,30 @@ def variant_paths(metas, meta_ends, values, value_ends, rows, parents, ends, tex
     return tree.count
 
 
-cdef cnp.ndarray _array_of(fv_buffer buffer, dtype):
-    cdef cnp.ndarray result = np.empty(buffer.size // np.dtype(dtype).itemsize, dtype)
-    if buffer.size:
-        memcpy(_bytes_out(result), buffer.data, buffer.size)
-    return result
+cdef class _Owner:
+    """Memory that an array lies in."""
+
+    cdef void* data
+
+    def __dealloc__(self):
+        free(self.data)
+
+
+cdef cnp.ndarray _array_of(fv_buffer* buffer, dtype):
+    """What was written to a buffer, which is empty then."""
+    cdef _Owner owner
+    cdef cnp.ndarray result
+    cdef cnp.npy_intp size = buffer.size
+    cdef void* data
+    if not size:
+        return np.empty(0, dtype)
+    owner = _Owner.__new__(_Owner)
+    data = realloc(buffer.data, size)
+    owner.data = data if data else buffer.data
+    buffer.data, buffer.size, buffer.room = NULL, 0, 0
+    result = cnp.PyArray_SimpleNewFromData(1, &size, cnp.NPY_UINT8, owner.data)
+    cnp.set_array_base(result, owner)
+    return result.view(dtype)
 
 
 cdef void _free_context(fv_context* context) noexcept:
@@ -190,6 +215,7 @@ def split_variants(
     tree.count = tree.room = parent_of.shape[0]
     tree.columns, tree.kinds = &column_of[0], &kind_of[0] if kind_of.shape[0] else NULL
     context.tree, context.last_row = &tree, &last_row[0]
+    context.shapes_mask = FV_SHAPES - 1
     context.incomplete = &left[0] if left.shape[0] else NULL
     with nogil:
         wrong = fv_tree_init(&tree)
@@ -202,7 +228,7 @@ def split_variants(
                 context.row = row
                 wrong = fv_size(value.data, value.size) != value.size
                 if not wrong and value.data[0] & 3 == 2:
-                    wrong = fv_read_names(source.meta(row), &context.names)
+                    wrong = fv_begin(&context, source.meta(row))
                     wrong = wrong or fv_split(&context, 0, value, &changed)
                 elif not wrong:
                     wrong = fv_copy(&context, value)
@@ -213,12 +239,12 @@ def split_variants(
         if wrong:
             raise ValueError(f"row {context.row}: bytes that are no Variant value")
         return (
-            _array_of(context.out, np.uint8),
+            _array_of(&context.out, np.uint8),
             np.asarray(out_ends),
-            _array_of(context.codes, np.uint32),
-            _array_of(context.rows, np.int64),
-            _array_of(context.words, np.int64),
-            _array_of(context.text, np.uint8),
+            _array_of(&context.codes, np.uint32),
+            _array_of(&context.rows, np.int64),
+            _array_of(&context.words, np.int64),
+            _array_of(&context.text, np.uint8),
         )
     finally:
         _free_context(&context)
@@ -258,6 +284,8 @@ def assemble_variants(
     cdef int64_t[::1] out_ends = np.zeros(source.count + 1, np.int64)
     cdef int64_t[::1] word_of = np.zeros(nodes + 1, np.int64), touched = np.full(nodes + 1, -1, np.int64)
     cdef int32_t[::1] first = np.full(nodes + 1, -1, np.int32), following = np.full(nodes + 1, -1, np.int32)
+    cdef int32_t[::1] known_ids
+    cdef uint8_t[::1] widths = np.ones(nodes + 1, np.uint8)
     cdef int32_t[::1] node_of = np.zeros(kind_of.shape[0] + 1, np.int32)
     cdef fv_tree tree
     cdef fv_context context
@@ -291,6 +319,9 @@ def assemble_variants(
     tree.count = tree.room = nodes
     tree.columns, tree.kinds = &column_of[0], &kind_of[0] if kind_of.shape[0] else NULL
     context.tree, context.first, context.next = &tree, &first[0], &following[0]
+    context.shapes_mask = FV_SHAPES - 1 if nodes <= 4096 else 0
+    context.nodes, known_ids = nodes, np.empty(nodes * (context.shapes_mask + 1), np.int32)
+    context.known_ids, context.widths = &known_ids[0], &widths[0]
     context.word_of, context.touched = &word_of[0], &touched[0]
     context.text_ends = &text_end_of[0]
     context.texts = &all_texts[0] if all_texts.shape[0] else NULL
@@ -308,7 +339,7 @@ def assemble_variants(
             if value.size:
                 wrong = fv_size(value.data, value.size) != value.size
                 if not wrong and starts[row + 1] > starts[row] and value.data[0] & 3 == 2:
-                    wrong = fv_read_names(source.meta(row), &context.names)
+                    wrong = fv_begin(&context, source.meta(row))
                     wrong = wrong or fv_assemble(&context, 0, value)
                 elif not wrong:
                     wrong = fv_copy(&context, value)
@@ -320,6 +351,6 @@ def assemble_variants(
             raise MemoryError("no memory for Variant values")
         if wrong:
             raise ValueError(f"row {context.row}: a value of a path that does not fit the rest")
-        return _array_of(context.out, np.uint8), np.asarray(out_ends)
+        return _array_of(&context.out, np.uint8), np.asarray(out_ends)
     finally:
         _free_context(&context)

@@ -498,3 +498,22 @@ def test_views_and_times_that_python_has_none_of():
         InvalidArgumentError, match=r"row 0: .*of type bool, found -9223372036854775808"
     ):
         variant.get(times, "$", pa.bool_())
+
+
+def test_names_and_texts_of_all_kinds_come_back():
+    """More names than are known, over rows and in one; long ones; special bytes at any place."""
+    rows = [{f"n{at}_{row}": at for at in range(row % 40)} for row in range(200)]
+    rows += [{f"w{at}": {f"w{at + 1}": at} for at in range(1_500)}, {"x" * 2**20: 1, "b": 2}]
+    rows += [{"b": 1, "a": [{"c": 1, "b": 2}] * 3}]
+    for size in range(20):
+        for special in '"\\\n\x1f\x7f\u00e9\u4e2d':
+            text = "a" * size + special + "b" * (size // 2)
+            rows.append(
+                {text: [text, text + special, "a" * size], "-": [-(2**63), -size, 2**63 - 1]}
+            )
+    for ascii in (True, False):
+        array = variant.from_json([json.dumps(row, ensure_ascii=ascii) for row in rows])
+        assert [json.loads(text) for text in variant.to_json(array).to_pylist()] == rows
+    twice = json.dumps(rows[200])[:-1] + ', "w7": 1}'
+    with pytest.raises(InvalidArgumentError, match="an object has a name twice"):
+        variant.from_json([twice])
