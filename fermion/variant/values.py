@@ -31,8 +31,9 @@ __all__ = ["VariantType", "from_json", "get", "parse_path", "to_json"]
 Path = str | Sequence[str | int]
 _EPOCH = datetime.datetime(1970, 1, 1)
 _ABSENT = 0xFF
-_TEXT, _BINARY, _NESTED = 16, 15, 32
-"""Types of values: the numbers of primitive types, texts of any length, objects and arrays."""
+_TEXT, _BINARY, _INTEGER, _NESTED = 16, 15, 6, 32
+"""Types of values: the numbers of primitive types; texts and integers of any length, objects and
+arrays."""
 _LIKE_JSON = frozenset([*range(1, 11), 14])
 """Booleans and numbers, whose text is that of JSON."""
 
@@ -269,7 +270,8 @@ def get(
     type
         Of the result. Numbers, texts, dates and times become what Arrow casts them to without loss;
         of text numbers and times are parsed, and everything becomes text, objects and arrays as
-        JSON. None: values stay Variant.
+        JSON. Integers are cast as those of 64 bits, however they are stored, and to no times. None:
+        values stay Variant.
     strict
         Whether a value that can't be of the type is an error; otherwise it becomes null.
 
@@ -305,6 +307,7 @@ def get(
         return get(array, steps, plain, strict=strict).cast(type)
     kinds = np.where(heads & 3 == 0, heads >> 2, np.where(heads & 3 == 1, _TEXT, _NESTED))
     kinds[heads == _ABSENT] = 0
+    kinds[(kinds >= 3) & (kinds < _INTEGER)] = _INTEGER  # numbers are equal whatever their width
     columns, places, total = [pa.nulls(1, type)], np.zeros(count, np.int64), 1
     for kind in np.unique(kinds[kinds > 0]).tolist():
         rows = np.flatnonzero(kinds == kind)
@@ -352,24 +355,26 @@ def _decoded(
         return found if kind == _BINARY else found.cast(pa.large_string())
     if kind in (1, 2):
         return pa.array(np.full(len(starts), kind == 1))
+    if kind == _INTEGER:
+        numbers = np.empty(len(starts), np.int64)
+        for size in np.unique(sizes).tolist():
+            own = sizes == size
+            numbers[own] = data[starts[own][:, None] + np.arange(size)].view(f"<i{size}")[:, 0]
+        return pa.array(numbers)
     bodies = data[starts[:, None] + np.arange(int(sizes[0]))]
     if kind == 20:
         listed = [str(_scalar(kind, body.tobytes())) for body in bodies]
         return pa.array(listed, pa.large_string())
     if kind in (8, 9, 10):
-        numbers = [_scalar(kind, body.tobytes()) for body in bodies]
-        scale = max(-int(each.as_tuple().exponent) for each in numbers)
-        return pa.array(numbers, pa.decimal256(76, max(scale, 0)))
+        found = [_scalar(kind, body.tobytes()) for body in bodies]
+        scale = max(-int(each.as_tuple().exponent) for each in found)
+        return pa.array(found, pa.decimal256(76, max(scale, 0)))
     dtype, arrow = _PLAIN[kind]
     buffers = [None, pa.py_buffer(bodies.reshape(-1).view(dtype))]
     return pa.Array.from_buffers(arrow, len(starts), buffers)
 
 
 _PLAIN: dict[int, tuple[str, pa.DataType]] = {
-    3: ("i1", pa.int8()),
-    4: ("<i2", pa.int16()),
-    5: ("<i4", pa.int32()),
-    6: ("<i8", pa.int64()),
     7: ("<f8", pa.float64()),
     11: ("<i4", pa.date32()),
     12: ("<i8", pa.timestamp("us", "UTC")),
@@ -381,12 +386,23 @@ _PLAIN: dict[int, tuple[str, pa.DataType]] = {
 }
 
 
+_WHOLE = pa.decimal256(76, 0)
+
+
 def _cast(
     part: pa.Array, type: pa.DataType, rows: np.ndarray, steps: Sequence[str | int], *, strict: bool
 ) -> pa.Array:
     """Values of one type as another, without loss; halves of what can't be, to find the row."""
+    is_integer = pat.is_integer(part.type)
     try:
-        return part.cast(type)
+        if is_integer and pat.is_temporal(type) and part.null_count < len(part):
+            raise pa.ArrowInvalid("a number, which has no unit of time")
+        exact = part
+        if is_integer and pat.is_decimal(type):  # Arrow looks at the digits of types otherwise
+            exact = part.cast(_WHOLE)
+        if pat.is_decimal(type) and type.bit_width < 128:  # Arrow cuts off what does not fit
+            exact = exact.cast(pa.decimal128(type.precision, type.scale))
+        return exact.cast(type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(part) == 1:
             return pa.nulls(1, type) if not strict else _refuse(part, rows, steps, type)
@@ -404,11 +420,8 @@ def is_cast_alike(stored: pa.DataType, type: pa.DataType) -> bool:
     """Whether `cast_column` of a column of a path gives what `get` gives of whole values."""
     if isinstance(type, VariantType) or pat.is_string_view(type) or pat.is_binary_view(type):
         return False
-    if pat.is_floating(stored):  # JSON writes doubles in another way than Arrow
-        return not _is_text(type)
-    # Arrow takes integers of 8 bits for decimals, those of 64 for times, and not vice versa.
-    is_number = pat.is_integer(type) or pat.is_floating(type)
-    return not pat.is_integer(stored) or is_number or _is_text(type)
+    # JSON writes doubles in another way than Arrow.
+    return not (pat.is_floating(stored) and _is_text(type))
 
 
 def cast_column(column: pa.Array, path: Path, type: pa.DataType, *, strict: bool) -> pa.Array:
@@ -427,6 +440,8 @@ def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
     if _is_text(part.type) and (pat.is_integer(type) or pat.is_floating(type)):
         number = r"^\s*[+-]?\d+\s*$" if pat.is_integer(type) else r"(?i)^\s*[+-]?(\d|\.\d|nan|inf)"
         return pc.fill_null(pc.match_substring_regex(part, number), True)
+    if pat.is_integer(part.type) and pat.is_temporal(type):
+        return part.is_null()
     if pat.is_floating(part.type) and pat.is_integer(type):
         return pc.fill_null(pc.equal(pc.floor(part), part), True)
     return None

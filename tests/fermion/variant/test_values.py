@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import variant
+from fermion.columns.variants import STORAGE
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.variant import VariantType, values
 from fermion_table import Table
@@ -517,3 +518,22 @@ def test_names_and_texts_of_all_kinds_come_back():
     twice = json.dumps(rows[200])[:-1] + ', "w7": 1}'
     with pytest.raises(InvalidArgumentError, match="an object has a name twice"):
         variant.from_json([twice])
+
+
+def test_a_number_is_cast_in_one_way_whatever_its_width():
+    """To decimals by its value, to no times; Parquet's rules of equality know no widths."""
+    kinds = ((3, 1), (4, 2), (5, 4), (6, 8))
+    values = [bytes((kind << 2,)) + (100).to_bytes(size, "little") for kind, size in kinds]
+    storage = pa.array([{"metadata": b"\x01\0\0", "value": each} for each in values], STORAGE)
+    array = pa.ExtensionArray.from_storage(VariantType(), storage)
+    for dtype in (pa.decimal128(5, 2), pa.decimal32(3, 0), pa.decimal256(70, 3), pa.int8()):
+        assert variant.get(array, "$", dtype).to_pylist() == [100] * 4
+    assert variant.get(array, "$", pa.string()).to_pylist() == ["100"] * 4
+    narrow = (pa.decimal128(4, 2), pa.decimal32(2, 0))
+    for dtype in (*narrow, pa.date32(), pa.timestamp("us"), pa.time64("us"), pa.duration("s")):
+        assert variant.get(array, "$", dtype, strict=False).null_count == 4
+        for row in range(4):
+            with pytest.raises(InvalidArgumentError, match="found 100"):
+                variant.get(array[row : row + 1], "$", dtype)
+    large = variant.from_json([str(2**32), "4294967296.0000000001", "7"])
+    assert variant.get(large, "$", pa.decimal32(9, 0), strict=False).to_pylist() == [None, None, 7]
