@@ -170,8 +170,31 @@ def keyed_compacted_changes(path: Path) -> Table:
     return changelog(path, "full_compaction")
 
 
+def keyed_blobs(path: Path) -> Table:
+    """Runs and changelog files that refer to the same blobs, a merge, an expired changelog."""
+    image = pa.field("image", pa.large_binary(), metadata={"fermion:blob": "true"})
+    settings = {"changelog_producer": "input", "merge_engine": "partial_update"}
+    settings["partial_update.remove_record_on_delete"] = "true"
+    table = Table.create(path, SCHEMA.append(image), primary_key="id", properties=settings)
+    rows = {"id": [1, 2, 3, 3], "image": [b"a" * 5000, b"short", b"gone" * 2000, b"c" * 6000]}
+    table.upsert(rows)
+    table.upsert({"id": [2, 4], "v": [2, 4], "image": [b"b" * 5000, None]})
+    table.compact(full=True)
+    source = pa.table({"id": [1, 5], "s": ["moved", "new"], "image": [b"", b"e" * 7000]})
+    merge = table.merge(source, on="id").when_matched_update({"s": "source.s"})
+    merge.when_not_matched_insert({"id": "source.id", "image": "source.image"}).execute()
+    table.delete_keys([4])
+    table.tags.create("referred")
+    table.delete("id = 3")
+    table.compact(full=True)
+    table.set_properties({"changelog_producer": "lookup"})
+    table.upsert({"id": [5], "v": [5]})
+    table.compact()
+    return table
+
+
 KEYED = (
     keyed_rows, keyed_partitions, keyed_sequence, keyed_aggregates, keyed_parts, keyed_firsts,
     keyed_vectors, keyed_buckets, keyed_given_changes, keyed_looked_up_changes,
-    keyed_compacted_changes,
+    keyed_compacted_changes, keyed_blobs,
 )  # fmt: skip

@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,13 @@ import pyarrow.compute as pc
 from fermion_table import Table
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+IMAGE = pa.field("image", pa.binary(), metadata={"fermion:blob": "true"})
 AT_ONCE = timedelta(days=-1)
 CHANGES_FILES = {"os.link", "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate"}
 
 OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "append": lambda t: t.append({"k": ["n"] * 3, "v": [97, 98, 99]}),
+    "append of images": lambda t: t.append(images(["n"] * 3, [97, 98, 99])),
     "batch append": lambda t: t.append_batches([(7, {"k": ["n"], "v": [98]}), (8, rows(99, 101))]),
     "overwrite": lambda t: t.overwrite({"k": ["n"], "v": [99]}, filter="v < 12"),
     "delete": lambda t: t.delete("v = 3 OR v >= 10"),
@@ -54,6 +56,7 @@ OPERATIONS: dict[str, Callable[[Table], Any]] = {
 }
 KEYED_OPERATIONS: dict[str, Callable[[Table], Any]] = {
     "upsert": lambda t: t.upsert({"k": ["a0", "a1", "n"], "v": [97, 98, 99]}),
+    "upsert of images": lambda t: t.upsert(images(["a0", "a1", "n"], [97, 98, 99])),
     "upsert of changes": lambda t: t.upsert(
         {"k": ["a0", "a1"], "v": [None, 98], "change": ["-D", "+U"]}, change_type="change"
     ),
@@ -74,6 +77,12 @@ def rows(first: int, end: int) -> pa.Table:
     return pa.table({"k": ["n"] * (end - first), "v": list(range(first, end))}, schema=SCHEMA)
 
 
+def images(keys: Sequence[str], values: Iterable[int]) -> pa.Table:
+    """Rows with blobs that lie in blob files."""
+    rows = pa.table({"k": keys, "v": list(values)}, schema=SCHEMA)
+    return rows.append_column(IMAGE, [pa.array([key.encode() * 5_000 for key in keys])])
+
+
 def merge(table: Table) -> None:
     """Rows deleted, changed and added, by one commit."""
     source = {"k": ["a", "b", "n"], "v": [4, 12, 99]}
@@ -91,22 +100,22 @@ def transact(table: Table) -> None:
 
 
 def make_table(path: Path) -> None:
-    """Three files, the first with a row deleted; a fourth one was overwritten."""
-    table = Table.create(path, SCHEMA)
-    table.append({"k": ["a"] * 10, "v": range(10)})
-    table.append({"k": ["b"] * 4, "v": range(10, 14)})
+    """Three files, two with blobs, the first with a row deleted; a fourth one was overwritten."""
+    table = Table.create(path, SCHEMA.append(IMAGE))
+    table.append(images(["a"] * 10, range(10)))
+    table.append(images(["b"] * 4, range(10, 14)))
     table.append({"k": ["c"] * 3, "v": range(14, 17)})
     table.overwrite({"k": ["c"] * 2, "v": range(14, 16)}, filter="v >= 14")
     table.delete("v = 0")
 
 
 def make_keyed_table(path: Path) -> None:
-    """Trees with a compacted run and newer ones, some rows of which are deletions."""
+    """Trees with blobs, a compacted run and newer ones, some rows of which are deletions."""
     settings = {"bucket": "2", "num_sorted_run.compaction_trigger": "2"}
     settings["changelog_producer"] = "input"
-    table = Table.create(path, SCHEMA, primary_key="k", properties=settings)
-    table.upsert({"k": [f"a{number}" for number in range(10)], "v": range(10)})
-    table.upsert({"k": [f"b{number}" for number in range(4)], "v": range(10, 14)})
+    table = Table.create(path, SCHEMA.append(IMAGE), primary_key="k", properties=settings)
+    table.upsert(images([f"a{number}" for number in range(10)], range(10)))
+    table.upsert(images([f"b{number}" for number in range(4)], range(10, 14)))
     table.compact(full=True)
     table.upsert({"k": ["a9", "b3", "c"], "v": [19, 23, 15]})
     table.delete_keys(["a8", "b0"])
