@@ -45,10 +45,20 @@ def _of_registry(name: str) -> Callable[..., Any] | None:
 
 def filtered(values: Any, mask: Any) -> Any:
     """The values, or the rows, at which a mask is true; as their method ``filter``."""
+    return _called("filter", values, mask)
+
+
+def taken(values: Any, indices: Any) -> Any:
+    """The values, or the rows, with some numbers; as their method ``take``."""
+    return _called("take", values, indices)
+
+
+def _called(method: str, values: Any, argument: Any) -> Any:
+    """What a method gives that would load the module."""
     if "pyarrow.compute" in sys.modules:
-        return values.filter(mask)
+        return getattr(values, method)(argument)
     try:
         from pyarrow._compute import call_function
     except ImportError:  # another version of pyarrow
-        return values.filter(mask)
-    return call_function("filter", [values, mask])
+        return getattr(values, method)(argument)
+    return call_function(method, [values, argument])

@@ -187,7 +187,7 @@ def as_references(array: pa.Array) -> pa.StructArray:
     values = array.cast(pa.large_binary())
     children = [pa.nulls(len(array), each.type) for each in REFERENCE]
     children[0], children[3] = values, pc.binary_length(values).cast(pa.int64())
-    return struct_of(children, np.asarray(values.is_valid()))
+    return struct_of(children, _flags(values))
 
 
 def struct_of(children: Sequence[pa.Array], valid: np.ndarray) -> pa.StructArray:

@@ -85,14 +85,14 @@ def binary(array: pa.Array) -> BinaryValues:
 
 def list_offsets(array: pa.ListArray | pa.LargeListArray | pa.MapArray) -> tuple[np.ndarray, int]:
     """The offsets of lists without nulls, from 0, and the element they start at."""
-    return _rebased(array.offsets.to_numpy(), len(array.values))
+    return _rebased(numbers_of(array.offsets), len(array.values))
 
 
 def list_ranges(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """First element and length of each list in any form, ``int64``; unchecked."""
-    offsets = array.offsets.to_numpy().astype(np.int64, copy=False)
+    offsets = numbers_of(array.offsets).astype(np.int64, copy=False)
     if is_list_view(array.type):
-        return offsets, array.sizes.to_numpy().astype(np.int64, copy=False)
+        return offsets, numbers_of(array.sizes).astype(np.int64, copy=False)
     return offsets[:-1], np.diff(offsets)
 
 

@@ -99,7 +99,7 @@ def take_rows(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) ->
     if has_dictionary(array.type) and not _has_one_dictionary(array):
         return _joined(array, indices, node)
     try:
-        return array.take(pa.array(indices))
+        return pc.taken(array, array_of(indices, pa.int64()))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # the second: dictionaries with nulls
         return _joined(array, indices, node)
 
@@ -108,7 +108,7 @@ def take_table_rows(table: pa.Table, rows: np.ndarray) -> pa.Table:
     """Some rows of a table; as `take_rows` for each column."""
     if not any(map(has_dictionary, set(table.schema.types))):
         try:
-            return table.take(pa.array(rows))  # all columns in one call
+            return pc.taken(table, array_of(rows, pa.int64()))  # all columns in one call
         except pa.ArrowNotImplementedError:  # views and run-end encoding
             pass
     columns = [

@@ -113,7 +113,7 @@ class BlobFilesWriter:
     def _placed(self, references: pa.StructArray, known: KnownBlobs) -> pa.StructArray:
         inline, files, offsets, sizes, sums = references.flatten()
         encoded = files.dictionary_encode()
-        is_outside = np.asarray(files.is_valid())
+        is_outside = numbers_of(files.is_valid())
         codes = numbers_of(encoded.indices.fill_null(0))
         live = np.bincount(codes[is_outside], numbers_of(sizes.fill_null(0))[is_outside])
         names = encoded.dictionary.to_pylist()
@@ -146,7 +146,7 @@ class BlobFilesWriter:
         lengths = numbers_of(pc.binary_length(inline).fill_null(0))
         if lengths.max(initial=0) <= self._values.inline_bytes:
             return references
-        holds = np.asarray(inline.is_valid())
+        holds = numbers_of(inline.is_valid())
         others = references.filter(pa.array(~holds))
         order = np.arange(len(holds)) + len(others)  # of what is written for each row
         order[~holds] = np.arange(len(others))

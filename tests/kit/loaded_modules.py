@@ -58,9 +58,16 @@ USES = {
         "from fermion_table import Table\n"
         "Table.open('t').append(fermion.read_table('a.fermion'))"
     ),
+    "take blobs of a table": (
+        "from fermion_table import Table; Table.open('blobs').scan().take([5, 3])"
+    ),
+    "read a range of a blob": (
+        "from fermion_table import Table\n"
+        "Table.open('blobs').scan(blobs='handles').to_arrow()['b'][0].as_py().read(5, 5)"
+    ),
     "head of a file": "from fermion.cli import main; main(['head', 'a.fermion', '-n', '0'])",
 }
-"""What is run in a directory with a file, a table, and two with a primary key."""
+"""What is run in a directory with a file, a table, one with blobs, and two with a primary key."""
 SLOW = {
     "asyncio",
     "duckdb",
@@ -99,6 +106,9 @@ def make(folder: Path) -> None:
     Table.create(folder / "t", rows, durability="fast")
     for name, key in (("keyed", "x"), ("texts", "y")):
         Table.create(folder / name, rows, primary_key=[key], durability="fast")
+    blobs = pa.field("b", pa.binary(), metadata={"fermion:blob": "true"})
+    values = pa.table({"b": [b"b" * 5_000] * 9}, schema=pa.schema([blobs]))
+    Table.create(folder / "blobs", values, durability="fast")
 
 
 def loaded(use: str, folder: Path) -> list[str]:
