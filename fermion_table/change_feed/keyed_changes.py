@@ -24,8 +24,8 @@ from fermion_table.planning.filters import TableFilter, selected
 from fermion_table.scanning.scan import Scan
 from fermion_table.schema.conversion import convert_batch, plan_reading
 from fermion_table.schema.key_encoding import decode_keys
-from fermion_table.schema.schema import PathLike, TableSchema, field_to_arrow
-from fermion_table.schema.selection import queryable_fields, select_columns
+from fermion_table.schema.schema import Field, PathLike, TableSchema, field_to_arrow
+from fermion_table.schema.selection import FIRST_KEY, map_keys, queryable_fields, select_columns
 from fermion_table.storage.store import AtomicStore
 from fermion_table.trees.seen_keys import distinct, keys_of
 
@@ -37,6 +37,47 @@ else:  # few tables have blobs
 KEYS_AT_ONCE = 16_384
 """Keys that are looked up together: their rows, before and after, are in memory."""
 INSERT, BEFORE, AFTER, DELETE = CHANGE_NAMES
+
+
+class AskedColumns:
+    """The columns that a query asks for, made of rows with whole columns and parts of them.
+
+    columns, filter: As of a scan.
+    blobs: What comes of columns of blobs.
+    fields: The columns that there are.
+    beside: Names of columns that are read, too.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: TableSchema,
+        columns: Sequence[PathLike] | None,
+        filter: TableFilter | None,
+        blobs: BlobForm,
+        fields: Sequence[Field],
+        beside: Iterable[str] = (),
+    ) -> None:
+        where = store.location
+        keys = map_keys(schema, columns or (), where=where)
+        asked = select_columns(schema, columns, where=where, keys=keys)
+        named = {*beside, *(field.name for field in asked)}
+        named.update(path[0] for path in (filter.paths if filter is not None else ()))
+        whole = [field for field in fields if field.name in named]
+        whole += [field for field in asked if field.id <= FIRST_KEY]
+        self.read: tuple[PathLike, ...] = tuple(
+            (field.name,) if field.id > 0 else field.name for field in whole
+        )
+        self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
+        self._conversions = plan_reading(asked, whole)
+        if blobs != "bytes":
+            self._conversions, self._shown = blob_columns.wanted_rows(
+                self._conversions, self._shown, blobs, store.storage_options
+            )
+
+    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the columns that are read, as the query wants them."""
+        return convert_batch(self._conversions, rows, self._shown)
 
 
 class KeyedChanges:
@@ -66,19 +107,8 @@ class KeyedChanges:
         self._filter = filter
         self._merges_level0 = merges_level0
         self._blobs = blobs
-        asked = select_columns(schema, columns, where=store.location)
-        named = {field.name for field in asked}
-        named.update(path[0] for path in (filter.paths if filter is not None else ()))
-        whole = [field for field in queryable_fields(schema) if field.name in named]
-        self._columns: tuple[PathLike, ...] = tuple(
-            (field.name,) if field.id > 0 else field.name for field in whole
-        )
-        self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
-        self._conversions = plan_reading(asked, whole)
-        if blobs != "bytes":
-            self._conversions, self._shown = blob_columns.wanted_rows(
-                self._conversions, self._shown, blobs, store.storage_options
-            )
+        fields = queryable_fields(schema)
+        self._asked = AskedColumns(store, schema, columns, filter, blobs, fields)
         self._lookups = Lookups()
 
     def scan(self, snapshot: Snapshot) -> Scan:
@@ -88,7 +118,7 @@ class KeyedChanges:
             snapshot=snapshot,
             schemas=self._schemas,
             table_schema=self._schema,
-            columns=self._columns,
+            columns=self._asked.read,
             merges_level0=self._merges_level0,
             blobs=self._blobs,
         )
@@ -141,7 +171,7 @@ class KeyedChanges:
             if self._filter is not None:
                 mask = selected(self._filter.expression, batch)
             kept = filter_batch_rows(batch, mask)
-            batches.append(convert_batch(self._conversions, kept, self._shown))
+            batches.append(self._asked.of(kept))
             masks.append(mask)
         return batches, places[np.concatenate(masks)]
 

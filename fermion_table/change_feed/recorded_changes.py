@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.engine import filter_batch_rows, one_batch
-from fermion.exports import LoadedWhenAskedFor
 from fermion.options import BlobForm
+from fermion_table.change_feed.keyed_changes import AskedColumns
 from fermion_table.merge_engines.key_groups import DELETE, INSERT, UPDATE_BEFORE
 from fermion_table.merging.change_types import CHANGE_NAMES
 from fermion_table.merging.primary_key import PrimaryKey
@@ -23,15 +22,9 @@ from fermion_table.planning.plan import splits_of
 from fermion_table.reading.run_reader import key_filter
 from fermion_table.reading.split_reader import SplitReader
 from fermion_table.scanning.scan import FileScan
-from fermion_table.schema.conversion import convert_batch, plan_reading
-from fermion_table.schema.schema import KIND_COLUMN, PathLike, TableSchema, field_to_arrow
-from fermion_table.schema.selection import ROW_KIND, select_columns
+from fermion_table.schema.schema import KIND_COLUMN, PathLike, TableSchema
+from fermion_table.schema.selection import ROW_KIND
 from fermion_table.storage.store import AtomicStore
-
-if TYPE_CHECKING:
-    from fermion_table.schema import blob_columns
-else:  # few tables have blobs
-    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
 
 
 class RecordedChanges:
@@ -55,16 +48,8 @@ class RecordedChanges:
         self._store, self._snapshot, self._schemas = store, snapshot, schemas
         self._schema = schemas[snapshot.schema.id]
         self._key, self._filter = key, filter
-        asked = select_columns(self._schema, columns, where=store.location)
-        named = {*key.names, *(field.name for field in asked)}
-        named.update(path[0] for path in (filter.paths if filter is not None else ()))
-        self._whole = [field for field in self._schema.fields if field.name in named]
-        self._shown = pa.schema([field_to_arrow(field, field_ids=False) for field in asked])
-        self._conversions = plan_reading(asked, self._whole)
-        if blobs != "bytes":
-            self._conversions, self._shown = blob_columns.wanted_rows(
-                self._conversions, self._shown, blobs, store.storage_options
-            )
+        fields = self._schema.fields
+        self._asked = AskedColumns(store, self._schema, columns, filter, blobs, fields, key.names)
 
     def read(
         self, entries: Iterable[Entry], producer: Producer, without: pa.Array | None = None
@@ -80,7 +65,7 @@ class RecordedChanges:
             snapshot=self._snapshot,
             schemas=self._schemas,
             table_schema=self._schema,
-            columns=tuple((field.name,) for field in self._whole),
+            columns=self._asked.read,
             filter=key_filter(self._filter, self._key),
             files=tuple(entries),
             blobs=self._blobs,
@@ -93,7 +78,7 @@ class RecordedChanges:
             for batch in batches if producer == "input" else _whole_updates(batches):
                 changes, rows = self._chosen(batch, producer, without)
                 if rows.num_rows:
-                    yield changes, convert_batch(self._conversions, rows, self._shown)
+                    yield changes, self._asked.of(rows)
 
     def _chosen(
         self, batch: pa.RecordBatch, producer: Producer, without: pa.Array | None

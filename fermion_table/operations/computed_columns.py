@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import field, replace
@@ -40,6 +40,9 @@ from fermion_table.schema.schema import Field, PathLike, TableSchema
 from fermion_table.schema.selection import (
     BATCH_COLUMNS,
     ROW_ID,
+    MapKey,
+    map_key,
+    map_keys,
     queryable_fields,
     select_columns,
 )
@@ -173,11 +176,12 @@ class ComputedColumns(ColumnChange):
         """Compute the columns of all files that are not done yet."""
         if self._written is None:
             self._written = schema_of_columns(schema, self._computation.written.names)
-        fields = self._fields(schemas.current)
-        tops = {each.id for each in fields}
+        fields, keys = self._fields(schemas.current)
+        tops = {*(each.id for each in fields), *(each.map_id for each in keys)}
         whole = tuple(each for each in queryable_fields(schemas.current) if each.id in tops)
         reader = column_reader(entries, self.store, fields, whole, schemas)
-        reader = SplitReader(replace(reader.request, batch_rows=self._computation.batch_rows))
+        rows = self._computation.batch_rows
+        reader = SplitReader(replace(reader.request, batch_rows=rows, map_keys=keys))
         ids = [each.id for each in whole]
         left = []
         for entry in entries:
@@ -196,16 +200,27 @@ class ComputedColumns(ColumnChange):
         self._compute(task, left, len(entries), base)
         return {entry.file: (self._done[entry.file].made, written) for entry in entries}
 
-    def _fields(self, schema: TableSchema) -> tuple[Field, ...]:
-        """What the function reads, under the names that it knows: others may have renamed it."""
+    def _fields(self, schema: TableSchema) -> tuple[tuple[Field, ...], tuple[MapKey, ...]]:
+        """What the function reads, under the names that it knows: others may have renamed it.
+
+        Returns: And which of these are keys of maps, or paths of Variants, as they are now.
+        """
         where = self.store.location
         if self._known is None:
             self._known = schema
         known = self._known
         paths: list[PathLike] = []
-        for each in self._read:
+        asked = map_keys(known, self._read, where=where)
+        keys = {}
+        for place, each in enumerate(self._read):
             is_virtual = each not in known.by_name and each in _VIRTUAL
-            path = each if is_virtual else schema.paths.get(known.find(each, where=where).id)
+            key = asked.get(place)
+            number = (
+                key.map_id if key else known.find(each, where=where).id if not is_virtual else 0
+            )
+            path = each if is_virtual else schema.paths.get(number)
+            if key is not None and path is not None:
+                keys[place] = map_key(schema.by_id[number], key.key, key.field.id)
             if path is None:
                 raise CommitConflict(
                     f"{where}: {self.action}: column {each!r}, which the function reads, was "
@@ -213,8 +228,11 @@ class ComputedColumns(ColumnChange):
                     mine=self.action,
                 )
             paths.append(path)
-        fields = select_columns(schema, paths, where=where)
-        return fields if schema is known else tuple(_renamed(each, known) for each in fields)
+        fields = select_columns(schema, paths, where=where, keys=keys)
+        if schema is not known:
+            names = {each.field.id: each.field.name for each in asked.values()}
+            fields = tuple(_renamed(each, known, names) for each in fields)
+        return fields, tuple(keys.values())
 
     def _take(self, resumed: FinishedColumns, base: Snapshot) -> None:
         """Go on with what an earlier try has made, as far as that is there and young enough."""
@@ -315,10 +333,15 @@ def _side_by_side(
         raise failed
 
 
-def _renamed(field: Field, known: TableSchema) -> Field:
-    """A field, and those inside, under the names of another schema version that has them."""
+def _renamed(field: Field, known: TableSchema, names: Mapping[int, str]) -> Field:
+    """A field, and those inside, under the names of another schema version that has them.
+
+    names: Of fields that are in no schema, by id.
+    """
+    if field.id in names:
+        return msgspec.structs.replace(field, name=names[field.id])
     if field.children:
-        field = field.with_children(_renamed(each, known) for each in field.children)
+        field = field.with_children(_renamed(each, known, names) for each in field.children)
     path = known.paths.get(field.id)
     return field if path is None else msgspec.structs.replace(field, name=path[-1])
 

@@ -116,7 +116,7 @@ def add_columns_with(
     self: HasState,
     function: Callable[[pa.RecordBatch], Any] | Mapping[str, Any],
     *,
-    read: Sequence[PathLike] | None = None,
+    read: Sequence[PathLike | VariantValue] | None = None,
     schema: pa.Schema | None = None,
     batch_rows: int = BATCH_ROWS,
     threads: int | None = None,
@@ -144,8 +144,8 @@ def add_columns_with(
         ``fermion.col``, a ``pyarrow.compute.Expression`` or ``fermion_table.lit(value)``. Of SQL
         see `SqlExpression`.
     read
-        Columns that it is given: names, dotted paths, ``_row_id``. None: those that the expressions
-        of a dict name.
+        Columns that it is given: names, dotted paths, keys of maps, parts of Variant columns,
+        ``_row_id``. None: those that the expressions of a dict name.
     schema
         The new columns; a key of a map has the type of its values. None: of the types that the
         expressions of a dict give.
@@ -215,7 +215,8 @@ def add_columns_with(
         function = ColumnExpressions(function, new, where)
     columns = _named(function) if asked is None else asked
     check_append_table(state.schema, action, state.location)
-    fields = select_columns(state.schema, columns, where=state.location)
+    read_keys = map_keys(state.schema, columns, where=state.location)
+    fields = select_columns(state.schema, columns, where=state.location, keys=read_keys)
     if isinstance(function, ColumnExpressions):
         function.check(pa.schema([pa.field(each.name, each.type) for each in fields]))
     written = new

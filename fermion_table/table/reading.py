@@ -319,7 +319,7 @@ def scan_changes(
     start: Version,
     end: Version | None = None,
     *,
-    columns: Sequence[PathLike] | None = None,
+    columns: Sequence[PathLike | VariantValue] | None = None,
     filter: FilterLike | None = None,
     blobs: BlobForm = "bytes",
     threads: int | None = None,

@@ -189,3 +189,53 @@ def test_paths_are_columns_of_rows_with_a_primary_key(tmp_path, engine, properti
         ids = whole["id"].to_pylist()
         numbers = [expected[ids.index(each)] for each in (0, 2)]
         assert table.lookup([0, 2], columns=[name])[name].to_pylist() == numbers
+
+
+@pytest.mark.parametrize("producer", [None, "none", "input", "lookup"])
+def test_parts_and_keys_are_columns_of_changes(tmp_path, producer):
+    """Of an append table, and of keyed ones, where a row changes that has the same parts."""
+
+    def state(ids: Sequence[int], other: int) -> pa.Table:
+        events = [json.dumps({"user": {"id": at * 10}, "other": other}) for at in ids]
+        maps = pa.array([[("a", at / 2)] for at in ids], pa.map_(pa.string(), pa.float64()))
+        return pa.table({"id": ids, "event": variant.from_json(events), "f": maps})
+
+    keyed = {} if producer is None else {"primary_key": ["id"]}
+    properties = {"fermion.shred.event": "all"}
+    if producer is not None:
+        properties["changelog_producer"] = producer
+    table = Table.create(tmp_path / "t", state([1], 0).schema, properties=properties, **keyed)
+    write = table.append if producer is None else table.upsert
+    start = write(state([1, 2], 0)).id
+    write(state([2, 3], 1))
+    part = col("event")["user"]["id"].cast(pa.int64())
+    found = table.scan_changes(start, columns=[part, "f['a']", part], filter="id < 9").to_arrow()
+    assert found.column_names[:2] == [part.to_sql(), "f['a']"]
+    rows = sorted(zip(*(found[at].to_pylist() for at in range(3)), strict=True))
+    inserted = [(20, 1.0, "insert"), (30, 1.5, "insert")]
+    assert rows == (inserted if producer in (None, "input") else inserted[1:])
+
+
+def test_columns_are_computed_from_parts_and_keys(tmp_path):
+    """Also where another commit renames the columns that they are of."""
+    events = variant.from_json(['{"user": {"id": 1}}', '{"user": {"id": 2}}'])
+    maps = pa.array([[("a", 0.5)], []], pa.map_(pa.string(), pa.float64()))
+    table = Table.create(tmp_path / "t", pa.table({"event": events, "f": maps}))
+    part = col("event")["user"]["id"].cast(pa.int64())
+    schema = pa.schema([("n", pa.int64()), ("x", pa.float64())])
+    calls = []
+
+    def computed(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        if not calls:
+            other = Table.open(tmp_path / "t")
+            other.rename_column("event", "e")
+            other.rename_column("f", "g")
+        calls.append(batch.schema.names)
+        return {"n": batch.column(0), "x": batch.column("f['a']")}
+
+    table.add_columns_with(computed, read=[part, "f['a']"], schema=schema)
+    assert set(map(tuple, calls)) == {(part.to_sql(), "f['a']")}
+    assert table.to_arrow().drop_columns(["e", "g"]).to_pylist() == [
+        {"n": 1, "x": 0.5},
+        {"n": 2, "x": None},
+    ]
