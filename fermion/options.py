@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal, TypedDict, TypeVar
 
 from fermion.arguments import flag, integer, mapping, text
@@ -488,7 +488,13 @@ def _replaced(options: _Options, overrides: Mapping[str, Any]) -> _Options:
 
 def thread_count(requested: int | None) -> int:
     """The threads to use: what was asked for, or one a processor."""
-    return requested if requested is not None else (os.cpu_count() or 1)
+    return requested if requested is not None else _processors()
+
+
+@cache
+def _processors() -> int:
+    """How many there are; the question takes a twentieth of opening a small file."""
+    return os.cpu_count() or 1
 
 
 def columns_per_task(columns: int) -> int:
