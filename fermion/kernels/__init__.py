@@ -43,6 +43,7 @@ from fermion.kernels._compiled import gather_ranges as gather_ranges
 from fermion.kernels._compiled import gather_ranges_bits as gather_ranges_bits
 from fermion.kernels._compiled import hash_binary as hash_binary
 from fermion.kernels._compiled import hash_fixed as hash_fixed
+from fermion.kernels._compiled import join_flat as join_flat
 from fermion.kernels._compiled import join_keys as join_keys
 from fermion.kernels._compiled import lengths_to_offsets as lengths_to_offsets
 from fermion.kernels._compiled import lz4_decode as lz4_decode

@@ -19,6 +19,7 @@ from fermion.kernels._compiled_columns import build_flat_blocks as build_flat_bl
 from fermion.kernels._compiled_columns import decode_flat as decode_flat
 from fermion.kernels._compiled_columns import encode_flat as encode_flat
 from fermion.kernels._compiled_columns import flat_chunks as flat_chunks
+from fermion.kernels._compiled_columns import join_flat as join_flat
 from fermion.kernels._compiled_columns import pick_flat as pick_flat
 from fermion.kernels._compiled_metadata import bind_checksum as bind_checksum
 from fermion.kernels._compiled_metadata import bind_checksums as bind_checksums

@@ -95,6 +95,15 @@ def pick_flat(
     picks: ``int64``, ascending, not empty: the slots; None: all of them.
     """
 
+# Oracle: tests/claims/fermion/test_flat_rows.py::test_columns_of_numbers_are_joined
+def join_flat(parts: list[DecodedColumns], values: np.ndarray, bits: np.ndarray) -> bool:
+    """Copy the numbers of all columns of all parts one behind the other; False, and nothing is
+    copied, where a column was not decoded or holds no numbers.
+
+    values: ``uint8``, shape (bytes of the columns' slots,).
+    bits: ``uint8``, zero: of the slots that are not null.
+    """
+
 # Oracle: tests/claims/fermion/test_flat_rows.py::test_both_ways_give_the_same_rows
 def arrow_batch(parts: list[DecodedColumns]) -> ArrowBatch:
     """The columns that were decoded, of all parts, which have the same slots; takes them over."""

@@ -110,6 +110,10 @@ class OnePageRead(ReadStrategy):
             ranges,
             *self._index.source.read_places(ranges),
         )
+        if request.is_joined and len(wanted) + len(null) == len(trees):
+            joined = self._joined(pages, request)
+            if joined is not None:
+                return result._replace(joined=(wanted, joined))
         schema = request.schema if len(wanted) == len(trees) else None
         decoded, batch = self._decoded(pages, request, schema)
         if batch is not None:
@@ -156,6 +160,18 @@ class OnePageRead(ReadStrategy):
             for place, array in zip(fine, columns, strict=True):
                 arrays[place] = array
         return arrays, None
+
+    def _joined(self, pages: _Pages, request: ReadRequest) -> pa.Array | None:
+        """The values of all columns in one array; None where that is not possible."""
+        (form,), total = {node.form for node in pages.nodes}, request.total * len(pages.nodes)
+        assert form is not None
+        picks = None if request.rows is None else request.listed
+        parts = _tasks(partial(self._picked, pages, picks), pages, request)
+        values, bits = np.empty(total * form[1], np.uint8), np.zeros((total + 7) // 8, np.uint8)
+        if not kernels.join_flat(parts, values, bits):
+            return None
+        buffers = [pa.py_buffer(bits), pa.py_buffer(values)]
+        return pa.Array.from_buffers(pages.nodes[0].storage, total, buffers)
 
     def _whole(self, pages: _Pages, slots: int, group: slice) -> list[pa.Array | None]:
         """All rows of some of the columns."""

@@ -44,6 +44,7 @@ class ReadRequest:
         kept.
     verified: Pages that are here already, whose checksums were verified.
     fetched: Pages that another strategy fetched.
+    is_joined: Whether the values of all columns, which are of one type, may come in one array.
     """
 
     columns: Sequence[Projected]
@@ -55,6 +56,7 @@ class ReadRequest:
     kept: FetchedPages | None = None
     verified: FetchedPages = field(default_factory=dict)
     fetched: FetchedPages = field(default_factory=dict)
+    is_joined: bool = False
 
     @cached_property
     def total(self) -> int:
@@ -89,11 +91,14 @@ class ReadResult(NamedTuple):
     arrays: Of each column; None for one that has to be read otherwise.
     fetched: The pages of such columns, as far as they were fetched.
     batch: All columns, instead of the arrays.
+    joined: Instead of both the places of columns, and their values one behind the other; the other
+        columns are null.
     """
 
     arrays: list[pa.Array | None]
     fetched: FetchedPages
     batch: pa.RecordBatch | None = None
+    joined: tuple[list[int], pa.Array] | None = None
 
     @classmethod
     def nothing(cls, request: ReadRequest) -> ReadResult:

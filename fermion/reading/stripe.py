@@ -233,8 +233,14 @@ class StripeReader:
             some, later = with_columns[start : start + step], with_columns[start + step :][:1]
             columns = keys_columns(keys, some)
             request = ReadRequest(columns, stripe, slots, rows, self.executor, None, kept)
+            request.is_joined = node.form is not None and chr(node.form[0]) in "iuf"
+            result = self._read(request)
             stop = int(ranks[later[0]]) if later else len(listed)
-            builder.add(ranks[some], self._read(request).arrays, stop)
+            if result.joined is None:
+                builder.add(ranks[some], result.arrays, stop)
+            else:
+                own, values = result.joined
+                builder.add(ranks[some][own], [values], stop)
         return builder.build(pa.array([listed[place] for place in order], keys.dtype.key_type))
 
     def _all_stored(self, columns: Sequence[Projected]) -> list[Projected]:
@@ -259,7 +265,8 @@ class StripeReader:
             if not strategy.applies(request):
                 continue
             result = strategy.read(request)
-            if len(left) == len(arrays) and (result.batch is not None or None not in result.arrays):
+            is_whole = (result.batch or result.joined) is not None or None not in result.arrays
+            if len(left) == len(arrays) and is_whole:
                 return result
             for place, array in zip(left, result.arrays, strict=True):
                 arrays[place] = array

@@ -271,6 +271,49 @@ cdef class ArrowBatch:
         self.array.n_children += 1
 
 
+def join_flat(list parts, uint8_t[::1] values, uint8_t[::1] bits):
+    """Copy the numbers of columns one behind the other; False where one was not decoded."""
+    cdef DecodedColumns part
+    cdef FlatColumn* column
+    cdef int64_t columns = 0, at = 0, slot = 0, size
+    cdef Py_ssize_t i
+    for part in parts:
+        for i in range(part.count):
+            column = &part.columns[i]
+            if not column.fine or column.values is NULL or column.letter in (c's', c'b'):
+                return False
+            at += part.rows * column.width
+            slot += part.rows
+    _same_length(values.shape[0], at, "values")
+    _same_length(bits.shape[0], (slot + 7) >> 3, "bits")
+    at = slot = 0
+    for part in parts:
+        for i in range(part.count):
+            column = &part.columns[i]
+            size = part.rows * column.width
+            if size:
+                memcpy(&values[at], column.values, size)
+                _set_bits(&bits[0], slot, column.bitmap, part.rows)
+            at += size
+            slot += part.rows
+    return True
+
+
+cdef void _set_bits(
+    uint8_t* out, int64_t start, const uint8_t* bits, int64_t count
+) noexcept nogil:
+    """Bits from a place on; no bitmap: all of them are set."""
+    cdef uint64_t ones = ~<uint64_t>0
+    cdef int64_t done = 0, some
+    if bits is not NULL:
+        _copy_bits(bits, 0, out, start, count)
+        return
+    while done < count:
+        some = min(<int64_t>64, count - done)
+        _copy_bits(<const uint8_t*>&ones, 0, out, start + done, some)
+        done += some
+
+
 def arrow_batch(list parts):
     """The columns that were found in parts, of equal rows, as one batch, which takes them over."""
     cdef DecodedColumns part

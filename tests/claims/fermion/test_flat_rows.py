@@ -208,6 +208,48 @@ def test_a_batch_of_columns_that_were_not_decoded_is_empty_and_may_be_left_alone
         kernels.arrow_batch([two, three])
 
 
+@pytest.mark.parametrize(
+    "dtype", [pa.int8(), pa.uint16(), pa.float32(), pa.int64(), pa.bool_(), pa.string()], ids=str
+)
+@pytest.mark.parametrize("rows", [61, 128])
+def test_columns_of_numbers_are_joined(dtype, rows, monkeypatch):
+    """As those of keys of maps are: with nulls, without, and all null; others are not joined."""
+    random, joined = np.random.default_rng(3), []
+    has = random.random((rows, 200)) < np.linspace(0, 1.2, 200)
+    keys = [f"k{at:03}" for at in range(200)]
+    values = iter(pa.array(random.integers(0, 2, int(has.sum()))).cast(dtype).to_pylist())
+    maps = [
+        [(key, next(values)) for key, own in zip(keys, row, strict=True) if own]
+        for row in has.tolist()
+    ]
+    table = pa.table({"m": pa.array(maps, pa.map_(pa.string(), dtype))})
+    sink = pa.BufferOutputStream()
+    fermion.write_table(table, sink, shred={"m": fermion.Shred(keys)})
+    original = kernels.join_flat
+
+    def counted(*arguments):
+        joined.append(original(*arguments))
+        return joined[-1]
+
+    monkeypatch.setattr(kernels, "join_flat", counted)
+    with fermion.open(sink.getvalue()) as file:
+        assert file.read().equals(table)
+        assert file.read(rows=(7, 50)).equals(table.slice(7, 43))
+        assert joined == [True] * 2 * pa.types.is_primitive(dtype) * (dtype != pa.bool_())
+        monkeypatch.setattr(kernels, "join_flat", lambda *arguments: False)
+        assert file.read(rows=(7, 50)).equals(table.slice(7, 43))
+
+
+def test_columns_that_were_not_decoded_are_not_joined():
+    two, nothing = pick_of_one_page(np.arange(2)), np.empty(0, np.uint8)
+    assert not kernels.join_flat([two], np.empty(16, np.uint8), np.zeros(1, np.uint8))
+    assert kernels.join_flat([], nothing, nothing)
+    with pytest.raises(ValueError, match="values"):
+        kernels.join_flat([], np.empty(1, np.uint8), nothing)
+    with pytest.raises(ValueError, match="bits"):
+        kernels.join_flat([], nothing, np.empty(1, np.uint8))
+
+
 def test_rows_outlive_their_file_and_their_neighbours():
     """Each column holds the memory of the batch that it came in."""
     table = mixed(200)
