@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion_table.planning.split import task_bytes as task_bytes
     from fermion_table.reading.split_reader import SplitReader as SplitReader
     from fermion_table.scanning.parts import ScanPart as ScanPart
+    from fermion_table.scanning.parts import planned_parts as planned_parts
     from fermion_table.schema.difference import SchemaChange as SchemaChange
     from fermion_table.schema.properties import spelled_columns as spelled_columns
     from fermion_table.schema.selection import named_keys as named_keys
@@ -123,7 +124,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "planning.plan": ("PruningStep",),
         "planning.split": ("FileSplit", "Split", "first_rows", "task_bytes"),
         "reading.split_reader": ("SplitReader",),
-        "scanning.parts": ("ScanPart",),
+        "scanning.parts": ("ScanPart", "planned_parts"),
         "schema.difference": ("SchemaChange",),
         "schema.properties": ("spelled_columns",),
         "schema.selection": ("named_keys",),

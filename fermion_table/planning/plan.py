@@ -591,6 +591,13 @@ class LiveFiles:
         ]
         return steps
 
+    def listed(self) -> Iterator[tuple[ManifestReference | None, np.ndarray, np.ndarray]]:
+        """Each manifest (None: the tail) with the ordinals and sizes of its files, some."""
+        for part in self._parts:
+            if len(part.ordinals):
+                sizes = part.files.numbers("size").values[part.ordinals]
+                yield part.reference, part.ordinals, sizes
+
     def schema_ids(self) -> set[int]:
         """The schemas that the files and their column files were written with."""
         schema_ids: set[int] = set()

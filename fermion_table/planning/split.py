@@ -459,7 +459,7 @@ def _row_near(split: Divisible, cost: int) -> int:
     return first if 2 * cost < size + OPEN_COST_BYTES else last
 
 
-def first_rows(splits: Sequence[Split], limit: int) -> list[Split]:
+def first_rows(splits: Iterable[Split], limit: int) -> list[Split]:
     """The splits that the first rows come from, the last one without more rows where it can be.
 
     Parameters

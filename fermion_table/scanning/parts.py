@@ -25,7 +25,7 @@ from fermion_table.metadata.manifest_store import file_sizes
 from fermion_table.metadata.snapshot import Delta, Snapshot
 from fermion_table.options import OPEN_COST_BYTES
 from fermion_table.planning.filters import TableFilter
-from fermion_table.planning.plan import prune_manifests
+from fermion_table.planning.plan import LiveFiles, prune_manifests
 from fermion_table.schema.schema import TableSchema
 from fermion_table.storage.store import AtomicStore, in_time
 
@@ -56,6 +56,10 @@ class Divisible(Protocol):
         """By which rows are merged; None: they are not."""
 
     @property
+    def _files(self) -> tuple[LiveFiles, object]:
+        """The files of its plan."""
+
+    @property
     def limit(self) -> int | None:
         """Rows that are wanted, at most."""
 
@@ -83,28 +87,29 @@ class ScanPart(Generic[AnyScan]):
     _scan: AnyScan  # of a snapshot without files
     _manifests: tuple[ManifestReference, ...]
     _tail: tuple[Entry, ...] = ()
-    _ordinals: tuple[int, int] | None = None  # of the only manifest; None: all
+    _ordinals: range | np.ndarray | None = None  # of the only manifest; None: all
 
     __repr__ = short_repr
 
     def scan(self) -> AnyScan:
         """The part as a scan: its `plan` lists the files, `to_batches` reads their rows."""
+        return self.of(self._scan)
+
+    def of(self, bare: AnyScan) -> AnyScan:
+        """The same of a part that was sent without its scan: see `planned_parts`."""
         manifests = self._manifests
         if self._ordinals is not None:
-            (whole,), (start, stop) = manifests, self._ordinals
-            others = {*whole.dead, *range(start), *range(stop, whole.entries)}
+            (whole,), own = manifests, self._ordinals
+            others = {*whole.dead, *set(range(whole.entries)).difference(own)}
             manifests = (msgspec.structs.replace(whole, dead=tuple(sorted(others))),)
-        snapshot = self._scan.snapshot
-        some = msgspec.structs.replace(snapshot, manifests=manifests, tail=self._tail)
-        return replace(self._scan, snapshot=some)
+        some = msgspec.structs.replace(bare.snapshot, manifests=manifests, tail=self._tail)
+        return replace(bare, snapshot=some)
 
 
 def scan_parts(scan: AnyScan, target: int) -> Iterator[ScanPart[AnyScan]]:
     """See `Scan.parts`; target: Bytes of files a part, and `OPEN_COST_BYTES` for each file."""
     snapshot, store = scan.snapshot, scan.store
-    bare = replace(
-        scan, snapshot=msgspec.structs.replace(snapshot, manifests=(), tail=(), delta=Delta())
-    )
+    bare = _bare(scan)
     if scan.key is not None or scan.limit is not None:
         whole = _part(bare, snapshot.manifests, snapshot.tail)
         yield replace(whole, files=snapshot.totals.files)  # some manifests may be lists of others
@@ -125,16 +130,60 @@ def scan_parts(scan: AnyScan, target: int) -> Iterator[ScanPart[AnyScan]]:
             small = []
         if not pieces:
             small.append(reference)
-        for ordinals, files, size in pieces:
+        for (start, stop), files, size in pieces:
             yield ScanPart(
                 files=files,
                 bytes=size,
                 _scan=bare,
                 _manifests=(reference,),
-                _ordinals=ordinals,
+                _ordinals=range(start, stop),
             )
     if small or snapshot.tail:
         yield _part(bare, small, snapshot.tail)
+
+
+def planned_parts(scan: AnyScan, target: int) -> tuple[AnyScan, Iterator[ScanPart[Any]]]:
+    """The files that the plan of a scan lists, in parts for tasks that make their own splits.
+
+    The scan has no limit, and no primary key. Of a part whose files are all of one manifest the
+    manifest is read again, by each process that reads parts once.
+
+    Returns: The scan that all parts are `ScanPart.of`, to be sent once; and the parts, small.
+    """
+
+    def parts() -> Iterator[ScanPart[Any]]:
+        for reference, ordinals, sizes in scan._files[0].listed():
+            ends = _ends(np.cumsum(sizes + OPEN_COST_BYTES), target)
+            for start, stop in pairwise([0, *ends, len(ordinals)]):
+                own = ordinals[start:stop]
+                tail = () if reference is not None else scan.snapshot.tail
+                yield ScanPart[Any](
+                    files=stop - start,
+                    bytes=int(sizes[start:stop].sum()),
+                    _scan=None,
+                    _manifests=() if reference is None else (reference,),
+                    _tail=tuple(tail[each] for each in own.tolist()) if tail else (),
+                    _ordinals=None if reference is None else own.astype(np.int32),
+                )
+
+    return _bare(scan), parts()
+
+
+def _bare(scan: AnyScan) -> AnyScan:
+    """The scan of no file."""
+    empty = msgspec.structs.replace(scan.snapshot, manifests=(), tail=(), delta=Delta())
+    return replace(scan, snapshot=empty)
+
+
+def _ends(costs: np.ndarray, target: int) -> list[int]:
+    """Where to cut files into pieces of about equal cost: ordinals within them.
+
+    costs: ``int64``, of all files up to each one.
+    """
+    count = min(-(-int(costs[-1]) // target), len(costs))
+    ends = np.searchsorted(costs, costs[-1] * np.arange(1, count) / count)
+    cuts: list[int] = ends[np.diff(ends, prepend=0) > 0].tolist()
+    return cuts
 
 
 def _cost(reference: ManifestReference) -> int:
@@ -165,8 +214,7 @@ def _cut(
 
     Raises CorruptMetadata: The manifest is not what its reference says.
     """
-    count = min(-(-_cost(reference) // target), reference.live_entries)
-    if count < 2:
+    if min(-(-_cost(reference) // target), reference.live_entries) < 2:
         return []
     with in_time(store), until_expiry(store, snapshot):
         sizes = file_sizes(store, reference)
@@ -174,9 +222,7 @@ def _cut(
     if reference.dead:
         alive[list(reference.dead)] = False
         sizes = sizes * alive
-    costs = np.cumsum(sizes + OPEN_COST_BYTES * alive)
-    ends = np.searchsorted(costs, costs[-1] * np.arange(1, count) / count)
-    starts = np.concatenate(([0], ends[np.diff(ends, prepend=0) > 0]))
+    starts = [0, *_ends(np.cumsum(sizes + OPEN_COST_BYTES * alive), target)]
     sums = (np.add.reduceat(each, starts).tolist() for each in (alive * 1, sizes))
-    bounds = pairwise([*starts.tolist(), reference.entries])
+    bounds = pairwise([*starts, reference.entries])
     return list(zip(bounds, *sums, strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -25,7 +25,7 @@ from fermion.engine import PrunedVariant, parse_path
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import Expression, parse_filter
 from fermion_table import Scan, ScanPlan, Table
-from fermion_table.engine import Split, first_rows
+from fermion_table.engine import ScanPart, Split, first_rows
 from spark_ext.aggregation.groups import Grouping
 from spark_ext.aggregation.task import AggregateTask
 from spark_ext.aggregation.whole import are_sums_held, whole_schema
@@ -38,7 +38,7 @@ from spark_ext.datasource.source import FORMAT
 from spark_ext.options import SourceOptions, Use, known_options, parse_options
 from spark_ext.reading.first_rows import SORTED_ROWS_MAX, FirstRowsTask, SortKey
 from spark_ext.reading.row_places import Parts, read_task, scanned_paths
-from spark_ext.reading.task import ReadTask
+from spark_ext.reading.task import PartsTask, ReadTask, parts_of, splits_of
 from spark_ext.reading.unscaled import UnscaledTask, unscaled_schema
 from spark_ext.session import settings
 from spark_ext.types import exchange_schema, spark_schema
@@ -351,8 +351,11 @@ class TableScan(Callback):
         if self._batch is None:
             known_options(self._options, Use.CATALOG_READ)
             jvm = self._jvm
-            planned = self._tasks()
             task: Any = self._task()
+            parts = self._planned_parts if self._is_all else None
+            if parts is not None:
+                task = PartsTask(task, parts[0])
+            planned = self._tasks() if parts is None else [[part] for part in parts[1]]
             schema, java_schema = unscaled_schema(self._schema), self._java_schema
             if schema is not self._schema:
                 task = UnscaledTask(task, exchange_schema(schema))
@@ -397,6 +400,16 @@ class TableScan(Callback):
             keys = ReadTask(scan.reader, exchange_schema(spark_schema(scan.schema, where=where)))
         return FirstRowsTask(task, keys, self._order, self._limit)
 
+    @property
+    def _planned_parts(self) -> tuple[Scan, Iterator[ScanPart[Scan]]] | None:
+        """See `parts_of`."""
+        return parts_of(self._scan, self._jvm.context.defaultParallelism)
+
+    @property
+    def _is_all(self) -> bool:
+        """Whether all files are read, as any of them may hold rows that are wanted."""
+        return self._limit is None or bool(self._order) or self._scan.filter is not None
+
     def _tasks(self) -> list[tuple[Split, ...]]:
         """The splits of each task."""
         return self._plan.tasks(tasks_min=self._jvm.context.defaultParallelism)
@@ -405,9 +418,12 @@ class TableScan(Callback):
     def _plan(self) -> ScanPlan:
         """The plan, without what is beyond a limit."""
         plan = self._scan.plan()
-        if self._limit is None or self._order or self._scan.filter is not None:
+        if self._is_all:
             return plan
-        return replace(plan, splits=tuple(first_rows(plan.splits, self._limit)))
+        assert self._limit is not None
+        parts = self._planned_parts
+        splits = plan.splits if parts is None else splits_of(*parts)
+        return replace(plan, splits=tuple(first_rows(splits, self._limit)))
 
 
 class AggregatedScan(TableScan):

@@ -18,12 +18,12 @@ from pyspark.sql.types import StructType
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
 from fermion_table import Scan
-from fermion_table.engine import SchemaMerge, Split, StagedTable, check_overwrite
+from fermion_table.engine import ScanPart, SchemaMerge, Split, StagedTable, check_overwrite
 from spark_ext.datasource.tasks import TASKS_MIN, delete_unfinished, frame_task, rows_of
 from spark_ext.exchange import bare_rows
 from spark_ext.opening import open_branch, scan_of
 from spark_ext.options import SourceOptions
-from spark_ext.reading.task import ReadTask, column_paths, rows_alone
+from spark_ext.reading.task import ReadTask, column_paths, parts_of, rows_alone, splits_of
 from spark_ext.types import exchange_schema
 from spark_ext.writing.columns import planned_merge
 from spark_ext.writing.job import commit_overwrite
@@ -33,9 +33,9 @@ from spark_ext.writing.task import TaskMessage, all_messages
 
 @dataclass(slots=True)
 class SplitsPartition(InputPartition):
-    """The splits that one task reads."""
+    """The splits that one task reads, or the part of the scan."""
 
-    value: list[Split]
+    value: list[Split | ScanPart[Scan]]
 
 
 @dataclass(slots=True)
@@ -68,6 +68,9 @@ class FermionReader(DataSourceReader):
         rows = rows_alone(self._scan)
         if rows is not None:
             return [RowsPartition(rows)]
+        parts = parts_of(self._scan, TASKS_MIN)
+        if parts is not None:
+            return [SplitsPartition([part]) for part in parts[1]]
         tasks = self._scan.plan().tasks(tasks_min=TASKS_MIN)
         return [SplitsPartition(list(splits)) for splits in tasks]
 
@@ -75,10 +78,13 @@ class FermionReader(DataSourceReader):
         """The rows of a partition."""
         if isinstance(partition, RowsPartition):
             return bare_rows(partition.value)
-        return self._read.read(partition.value or [])
+        splits = partition.value or []
+        return self._read.read(splits if self._scan is None else splits_of(self._scan, splits))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scan": None}  # tasks need only its reader
+        """What tasks need: the reader of the scan, or to make splits the scan."""
+        parts = None if self._scan is None else parts_of(self._scan)
+        return {**self.__dict__, "_scan": None if parts is None else parts[0]}
 
 
 class FermionWriter(DataSourceArrowWriter):

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as st
 
 from fermion_table import Scan
-from spark_ext.reading.task import ReadTask, rows_alone
+from spark_ext.reading.task import PartsTask, ReadTask, parts_of, rows_alone
 from spark_ext.types import TIME_SETTING, exchange_schema, spark_schema
 
 RANGE_TASK_ROWS = 256 * 1024 * 1024
@@ -40,8 +40,13 @@ def frame_of(spark: SparkSession, scan: Scan) -> DataFrame:
     rows = rows_alone(scan)
     if rows is not None:
         return spark.range(0, rows, 1, 1 + rows // RANGE_TASK_ROWS).select()
-    read = ReadTask(scan.reader, exchange_schema(schema))
-    tasks = scan.plan().tasks(tasks_min=spark.sparkContext.defaultParallelism)
+    read: Any = ReadTask(scan.reader, exchange_schema(schema))
+    tasks_min = spark.sparkContext.defaultParallelism
+    if (parts := parts_of(scan, tasks_min)) is not None:
+        read = PartsTask(read, parts[0])
+    tasks = (
+        scan.plan().tasks(tasks_min=tasks_min) if parts is None else [[each] for each in parts[1]]
+    )
     return splits_frame(spark, tasks).mapInArrow(read, schema)
 
 

@@ -74,6 +74,8 @@ BETWEEN_WRITERS = {
 """What writers call of their pool, with buffers of theirs; and what always refuses."""
 
 BETWEEN_ENGINES = {
+    "ScanPart.of",
+    "planned_parts",
     "CatalogSnapshots.open",
     "FoundRows",
     "FoundRows.apply",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import shutil
 
@@ -11,6 +12,7 @@ import pytest
 from fermion.errors import InvalidArgumentError
 from fermion_table import CorruptMetadata, Table
 from fermion_table.commit import next_snapshot
+from fermion_table.engine import planned_parts
 from fermion_table.metadata import manifest_store
 from fermion_table.storage.cache import shared_cache
 
@@ -52,6 +54,22 @@ def test_parts_are_the_scan(table, files, filter) -> None:
     assert found.sort_by("id") == scan.to_arrow().sort_by("id")
     splits = [split for part in parts for split in part.scan().plan().splits]
     assert sorted(each.file for each in splits) == sorted(each.file for each in scan.plan().splits)
+
+
+@pytest.mark.parametrize("filter", [None, "day = 2", "id BETWEEN 95 AND 215"])
+def test_planned_parts_have_the_files_that_the_plan_lists(table, filter) -> None:
+    """Each part some, none is empty; and they are small, without their scan."""
+    scan = table.scan(filter=filter)
+    bare, parts = planned_parts(scan, 3 * OPEN + OPEN // 2)
+    bare, parts = pickle.loads(pickle.dumps((bare, list(parts))))
+    assert bare.plan().splits == []
+    lists = [[each.file for each in part.of(bare).plan().splits] for part in parts]
+    assert [len(each) for each in lists] == [part.files for part in parts]
+    assert {*map(len, lists)} <= {1, 2, 3, 4}
+    assert sorted(itertools.chain(*lists)) == sorted(each.file for each in scan.plan().splits)
+    found = pa.concat_tables([part.of(bare).to_arrow() for part in parts])
+    assert found.sort_by("id") == scan.to_arrow().sort_by("id")
+    assert max(len(pickle.dumps(part)) for part in parts) < len(pickle.dumps(bare))
 
 
 def test_a_part_says_what_it_has(table) -> None:
