@@ -6,6 +6,7 @@ value or text with digits, as in pyarrow.
 
 from __future__ import annotations
 
+import datetime
 import operator
 import os
 import re
@@ -54,6 +55,41 @@ def several(values: _Several, name: str, expected: str) -> _Several:
     if wrong or getattr(values, "ndim", 1) == 0:  # a scalar of NumPy
         raise TypeError(f"{name}={values!r}: expected {expected}, found {type(values).__name__}")
     return values
+
+
+_CUT = datetime.datetime, datetime.time, datetime.timedelta
+
+
+def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
+    """Refuse values of Python that Arrow would cut off: fractions of integers and of units of time,
+    the time of day of a date; also within lists and structs.
+
+    Raises pyarrow.ArrowException: Says which value.
+    """
+    if pat.is_struct(dtype):
+        rows = [each for each in values if isinstance(each, dict)]
+        for field in dtype:
+            check_kept([row.get(field.name) for row in rows], field.type)
+    elif pat.is_nested(dtype) and hasattr(dtype, "value_type"):
+        lists = [each for each in values if isinstance(each, (list, tuple)) or _has_floats(each)]
+        check_kept([each for items in lists for each in items], dtype.value_type)
+    elif pat.is_integer(dtype) or (pat.is_temporal(dtype) and not pat.is_interval(dtype)):
+        values = list(values)
+        kinds = (float, np.floating) if pat.is_integer(dtype) else _CUT
+        if any(issubclass(kind, kinds) for kind in set(map(type, values))):
+            found = [each for each in values if isinstance(each, kinds) and each == each]
+            if not pat.is_date(dtype):
+                pa.array(found).cast(dtype)
+            for each in found if pat.is_date(dtype) else ():
+                if isinstance(each, datetime.datetime) and each.time() != _START:
+                    raise pa.ArrowInvalid(f"{each!r} has a time of day")
+
+
+_START = datetime.time()
+
+
+def _has_floats(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.kind == "f"
 
 
 def names_like(pattern: str, names: Iterable[str]) -> list[int]:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.arguments import check_kept
 from fermion.columns.arrow_buffers import list_ranges
 from fermion.columns.types import is_list_view
 from fermion.errors import InvalidArgumentError
@@ -135,7 +136,7 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
                 f"data: column {name!r}: expected a sequence of values, found {values!r:.80}"
             )
     for field in schema if schema is not None else ():
-        _check_whole(field, data.get(field.name))
+        _check_kept(field, data.get(field.name))
     try:
         return pa.table(data, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
@@ -152,13 +153,11 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
         raise InvalidArgumentError(f"data: {error}") from error
 
 
-def _check_whole(field: pa.Field, values: Any) -> None:
-    """Refuse a list of floats for an integer column where Arrow would cut off their fractions."""
-    if not pat.is_integer(field.type) or not isinstance(values, (list, tuple)):
-        return
-    if any(issubclass(kind, (float, np.floating)) for kind in set(map(type, values))):
+def _check_kept(field: pa.Field, values: Any) -> None:
+    """Refuse a list of values of Python that Arrow would cut off."""
+    if isinstance(values, (list, tuple)):
         try:
-            pa.array(values).cast(field.type)
+            check_kept(values, field.type)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 f"data: column {field.name!r} of type {field.type}: {error}"

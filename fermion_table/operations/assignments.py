@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion.arguments import check_kept
 from fermion.engine import (
     array_of,
     copied_array,
@@ -340,6 +341,7 @@ def _repeated(value: Any, count: int, field: Field, shown: str) -> pa.Array:
     try:
         if isinstance(value, pa.Scalar):
             return repeat(value, count)
+        check_kept([value], dtype)
         make = array_of if dtype in _EXACT.get(type(value), ()) else pa.array
         return repeat(make([value], dtype)[0], count)
     except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pyarrow as pa
 
+from fermion.arguments import check_kept
 from fermion.engine import check_filled, has_shreddable_keys, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import (
@@ -449,6 +450,7 @@ def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
     try:
         if isinstance(value, pa.Scalar):
             return value if value.type == dtype else value.cast(dtype)
+        check_kept([value], dtype)
         if isinstance(dtype, pa.BaseExtensionType):
             return pa.array([value], dtype.storage_type).cast(dtype)[0]
         return pa.array([value], dtype)[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -24,6 +26,38 @@ def test_floats_with_fractions_are_refused_for_integer_columns(values):
 def test_whole_floats_are_integers(values):
     found = record_batch_reader({"n": values}, schema=SCHEMA).read_all()
     assert found.column("n").to_pylist() == list(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([None, datetime(2020, 1, 1, 0, 0, 0, 1)], pa.timestamp("ms")),
+        ([datetime(2020, 1, 1, 12)], pa.date32()),
+        ([date(2020, 1, 1), datetime(2020, 1, 1, 12)], pa.date64()),
+        ([time(1, 2, 3, 4)], pa.time32("s")),
+        ([timedelta(microseconds=1)], pa.duration("ms")),
+        ([[1, 1.5]], pa.list_(pa.int8())),
+        ([np.array([1.5])], pa.list_(pa.int8())),
+        ([None, {"x": [time(1, 2, 3, 4)]}], pa.struct([("x", pa.large_list(pa.time32("ms")))])),
+    ],
+)
+def test_what_arrow_would_cut_off_is_refused(values, dtype):
+    with pytest.raises(InvalidArgumentError, match="column 'n' of type"):
+        record_batch_reader({"n": values}, schema=pa.schema([("n", dtype)]))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([datetime(2020, 1, 1, 0, 0, 0, 1000), None], pa.timestamp("ms", "Europe/Oslo")),
+        ([datetime(2020, 1, 1), date(2020, 1, 2), pd.NaT], pa.date32()),
+        ([timedelta(days=1)], pa.month_day_nano_interval()),
+        ([[1.0, 2], None], pa.list_(pa.int8())),
+    ],
+)
+def test_what_fits_is_taken(values, dtype):
+    found = record_batch_reader({"n": values}, schema=pa.schema([("n", dtype)])).read_all()
+    assert found.column("n").combine_chunks().equals(pa.array(values, dtype))
 
 
 def test_frames_of_pandas_3_are_frames_of_pandas():

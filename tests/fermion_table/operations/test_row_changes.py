@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -231,6 +233,24 @@ def test_updates_set_values_and_what_is_computed_from_the_row(table_path, value,
     snapshot = table.update("k = 'b'", {"v": value})
     assert snapshot.kind == "upsert"
     assert rows_of(table) == [("a", 1, 100), ("b", expected, 200), ("c", 3, 300)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (pa.int8(), 1.5),
+        (pa.timestamp("ms"), datetime(2020, 1, 1, 0, 0, 0, 1)),
+        (pa.date32(), datetime(2020, 1, 1, 12)),
+    ],
+)
+def test_values_that_arrow_would_cut_off_are_refused(table_path, dtype, value):
+    """As values of an update and as defaults: a whole number, or a date, would be stored."""
+    table = Table.create(table_path, pa.table({"id": [1], "v": pa.nulls(1, dtype)}))
+    with pytest.raises(InvalidArgumentError, match="column 'v'"):
+        table.update("TRUE", {"v": value})
+    with pytest.raises(InvalidArgumentError, match="column 'w'"):
+        table.add_columns({"w": dtype}, defaults={"w": value})
+    assert table.snapshot.id == 1
 
 
 def test_all_assignments_see_the_row_as_it_was(table_path):
