@@ -255,6 +255,9 @@ def test_a_key_is_added_beside_the_data_files(tmp_path, properties):
         assert table.verify(data=True).ok
         assert table.inspect.files()["path"].to_pylist() == files
         table.add_columns_with({new: f"{new} + 0"})  # reads what it writes
+        table.add_columns_with(
+            lambda rows: {new: rows[new]}, read=[new], schema=pa.schema({new: pa.float64()})
+        )
     before = [MAPS[0], MAPS[1], MAPS[3]] * 2
     assert table.scan(snapshot_id=first).to_arrow()["features"].to_pylist() == before
     assert (
