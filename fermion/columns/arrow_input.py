@@ -154,7 +154,10 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
 
 
 def _check_kept(field: pa.Field, values: Any) -> None:
-    """Refuse a list of values of Python that Arrow would cut off."""
+    """Refuse values of Python and NumPy that Arrow would cut off."""
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    if kind == "O" or (kind == "M" and pat.is_date(field.type)):  # other times Arrow refuses
+        values = np.asarray(values).astype("M8[us]" if kind == "M" else object).tolist()
     if isinstance(values, (list, tuple)):
         try:
             check_kept(values, field.type)

@@ -38,6 +38,8 @@ def test_whole_floats_are_integers(values):
         ([timedelta(microseconds=1)], pa.duration("ms")),
         ([[1, 1.5]], pa.list_(pa.int8())),
         ([np.array([1.5])], pa.list_(pa.int8())),
+        (pd.Series([1.5], dtype=object), pa.int8()),
+        (np.array(["2020-01-01T12"], "M8[h]"), pa.date32()),
         ([None, {"x": [time(1, 2, 3, 4)]}], pa.struct([("x", pa.large_list(pa.time32("ms")))])),
     ],
 )
@@ -51,6 +53,7 @@ def test_what_arrow_would_cut_off_is_refused(values, dtype):
     [
         ([datetime(2020, 1, 1, 0, 0, 0, 1000), None], pa.timestamp("ms", "Europe/Oslo")),
         ([datetime(2020, 1, 1), date(2020, 1, 2), pd.NaT], pa.date32()),
+        (np.array(["2020-01-01T00", "NaT"], "M8[h]").astype("M8[s]"), pa.date32()),
         ([timedelta(days=1)], pa.month_day_nano_interval()),
         ([[1.0, 2], None], pa.list_(pa.int8())),
     ],
