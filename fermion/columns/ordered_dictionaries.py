@@ -416,7 +416,7 @@ def _renumbered(
     if (places < 0).any():
         raise InvalidFileError(
             f"{where}: expected the {len(entries)} values of its ordered dictionary, found "
-            f"another: {array.dictionary[int(np.argmin(places))]}"
+            f"another at place {int(np.argmin(places))} of {len(places)}"
         )
     if not len(entries):
         return array  # no value is seen

@@ -340,3 +340,15 @@ def test_a_required_dictionary_below_null_structs_is_read(form, hidden):
     found = read(written(table))
     assert found.schema == table.schema
     assert found["a"].to_pylist() == structs.to_pylist()
+
+
+def test_a_value_that_is_no_text_is_refused_like_any_other():
+    """A damaged file has one; the message can't show it."""
+    node = column_node(pa.field("c", pa.dictionary(pa.int8(), pa.string(), ordered=True)))
+    known = OrderedDictionaries({(0, node.validity): [(0, pa.array(["a"]))]})
+    buffers = [None, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\x80")]
+    found = pa.DictionaryArray.from_arrays(
+        pa.array([0], pa.int8()), pa.Array.from_buffers(pa.string(), 1, buffers), ordered=True
+    )
+    with pytest.raises(InvalidFileError, match="found another at place 0 of 1"):
+        known.restore(0, node, 0, found, where="f")
