@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -264,17 +264,16 @@ def as_handles(array: pa.Array) -> pa.ExtensionArray:
     return pa.ExtensionArray.from_storage(handle_type(None), as_references(array))
 
 
-def values_of(handles: Iterable[Handle]) -> Iterator[bytes]:
+def values_of(handles: Iterable[Handle], opened: dict[str | None, Any]) -> Iterator[bytes]:
     """Read handles one after the other; each file that they lie in is opened once.
 
+    opened: Gets the files by their paths, for the caller to close.
     Raises as `Handle.read`.
     """
-    with ExitStack() as opened:
-        sources: dict[str | None, Any] = {}
-        for each in handles:
-            if each.path not in sources:
-                sources[each.path] = opened.enter_context(closing(each._source()))
-            yield each._read(sources[each.path], 0, each.size)
+    for each in handles:
+        if each.path not in opened:
+            opened[each.path] = each._source()
+        yield each._read(opened[each.path], 0, each.size)
 
 
 pa.register_extension_type(handle_type(None))

@@ -16,7 +16,7 @@ many bytes the file has is in the entry.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -68,6 +68,7 @@ class BlobFilesWriter:
         self._known = known
         self._live: dict[str, int] = {}
         self._done: list[BlobFile] = []
+        self._moving: dict[str | None, Any] = {}  # open files, by path
         self._sink: Sink | None = None
         self._path, self._size, self._live_bytes = "", 0, 0
 
@@ -137,7 +138,7 @@ class BlobFilesWriter:
                 )
                 for row in rows
             )
-            for row, value in zip(rows, values_of(handles), strict=True):
+            for row, value in zip(rows, values_of(handles, self._moving), strict=True):
                 new_files[row], new_offsets[row] = self.write_blob(memoryview(value))
             columns = [inline, pa.array(new_files, files.type), pa.array(new_offsets, offsets.type)]
             references = pa.StructArray.from_arrays(
@@ -156,6 +157,8 @@ class BlobFilesWriter:
     def close(self) -> tuple[BlobFile, ...]:
         """Finish the files, and describe all that the data file refers to."""
         self._finish()
+        for source in self._moving.values():
+            source.close()
         known = self._known or KnownBlobs({})
         kept = [
             msgspec.structs.replace(known.files[name], live_bytes=size)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 import fermion
+from fermion.blobs import handle
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.io.source import LocalSource
 from fermion_table import MissingDataFile, Table, lit
@@ -588,7 +589,9 @@ def test_values_of_a_blob_file_that_is_mostly_dead_are_copied(
     _delete(table, [8, 9])
     table.compact(**full)
     assert set(blob_files(path)) == {old}
-    table.compact(**full)
+    with mock.patch.object(handle, "open_source", wraps=handle.open_source) as opened:
+        table.compact(**full)
+    assert opened.call_count == 1  # for four values
     (new,) = blob_files(path).keys() - {old}
     assert blob_files(path)[new] <= 4 * 70_100
     model = {key: images[key] for key in range(4, 8)}
