@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.io.source import open_source as open_source
     from fermion.parquet.source import ParquetSource as ParquetSource
     from fermion.predicate import VariantValue as VariantValue
+    from fermion.predicate.arrow_expression import pyarrow_columns as pyarrow_columns
     from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
     from fermion.predicate.variant_value import PrunedVariant as PrunedVariant
@@ -158,6 +159,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "io.source": ("open_source",),
         "parquet.source": ("ParquetSource",),
         "predicate": ("VariantValue",),
+        "predicate.arrow_expression": ("pyarrow_columns",),
         "predicate.blocks": ("blocks_that_may_match",),
         "predicate.polars_expression": ("filter_of_predicate",),
         "predicate.variant_value": ("PrunedVariant", "check_variant", "parse_value"),

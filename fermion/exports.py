@@ -138,8 +138,9 @@ else:
         """As `dataclasses.dataclass`, without ``order``, ``unsafe_hash`` and ``init``.
 
         The decorator of the standard library compiles six methods of a class, one by one, and a
-        process that reads has a hundred such classes. This one compiles `__init__` alone; the
-        others are closures that do the same.
+        process that reads has a hundred such classes. This one compiles `__init__` alone, when
+        the first value is made: a read makes values of a quarter of its classes. The others are
+        closures that do the same.
         """
         return _made(cls, **options) if cls is not None else lambda cls: _made(cls, **options)
 
@@ -151,7 +152,7 @@ def _made(
     own = dict(cls.__dict__)
     cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
     fields = dataclasses.fields(cls)
-    methods: dict[str, Callable[..., Any]] = {"__init__": _initializer(cls, fields, frozen)}
+    methods: dict[str, Any] = {"__init__": _Initializer(cls, fields, frozen)}
     if repr:
         methods["__repr__"] = _shown([field.name for field in fields if field.repr])
     compared = [field for field in fields if field.compare]
@@ -171,10 +172,24 @@ def _made(
     return cls
 
 
-def _initializer(
-    cls: Any, fields: tuple[dataclasses.Field[Any], ...], frozen: bool
-) -> Callable[..., None]:
-    """The method ``__init__``, compiled."""
+class _Initializer:
+    """Stands for ``__init__`` in its class until it is asked for, and is compiled then."""
+
+    def __init__(
+        self, owner: Any, fields: tuple[dataclasses.Field[Any], ...], frozen: bool
+    ) -> None:
+        self._arguments = owner, f"{owner.__qualname__}.__init__", fields, frozen
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        method = _compiled_initializer(*self._arguments)
+        self._arguments[0].__init__ = method
+        return method.__get__(instance, owner)
+
+
+def _compiled_initializer(
+    cls: Any, qualname: str, fields: tuple[dataclasses.Field[Any], ...], frozen: bool
+) -> Any:
+    """The method ``__init__``."""
     known: dict[str, Any] = {"_set": object.__setattr__, "_factory": _FACTORY}
     given: list[str] = []
     by_name: list[str] = []
@@ -208,8 +223,8 @@ def _initializer(
     )
     made_here: dict[str, Any] = {}
     exec(source, sys.modules[cls.__module__].__dict__, made_here)
-    method: Callable[..., None] = made_here["make"](**known)
-    method.__qualname__ = f"{cls.__qualname__}.__init__"
+    method = made_here["make"](**known)
+    method.__qualname__ = qualname
     types = {field.name: field.type for field in fields if field.init}
     method.__annotations__ = {**types, "return": None}
     return method

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import logging
@@ -20,18 +20,17 @@ _CAUSES_MAX = 16
 _PATHS = {"zip", "tar", "libarchive", "github", "git", "gitlab"}
 """Schemes where colon and @ mean something else: a path, or a repository and its revision."""
 
-_LINKS = re.compile(r"::(?=[A-Za-z][A-Za-z0-9+.-]*://)")
-_AT = re.compile(r"@|%40")
-_COLON = re.compile(r":|%3a", re.IGNORECASE)
-_HOST = re.compile(r"(?:\[[^\]]*\]|[^:%]*)(?::[0-9]*)?")
-_CUT = re.compile(rf"({'|'.join(sorted(_BUCKETS | _HOSTS | _CONTAINERS))}):/?(?!/)")
+_LINKS = r"::(?=[A-Za-z][A-Za-z0-9+.-]*://)"
+_AT = r"@|%40"
+_COLON = r"(?i::|%3a)"
+_HOST = r"(?:\[[^\]]*\]|[^:%]*)(?::[0-9]*)?"
+_CUT = rf"({'|'.join(sorted(_BUCKETS | _HOSTS | _CONTAINERS))}):/?(?!/)"
 """A scheme that has lost its slashes, as ``pathlib.Path`` makes it lose one."""
-_QUERY = re.compile(r"\?[^#]+")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>)]+?(?=[:.,;]*(?:[\s'\"<>)]|$))")
-_PAIR_IN_TEXT = re.compile(r"[^\s'\"<>/:@,;()=]+:[^\s'\"<>@,;()]+@(?=[\w.-])")
-_PARAMETER = re.compile(
-    r"([?&][\w.-]*(?:delegation|sig|token|password|secret|credential)[\w.-]*=)[^&\s'\"<>)]+",
-    re.IGNORECASE,
+_QUERY = r"\?[^#]+"
+_URL = r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>)]+?(?=[:.,;]*(?:[\s'\"<>)]|$))"
+_PAIR_IN_TEXT = r"[^\s'\"<>/:@,;()=]+:[^\s'\"<>@,;()]+@(?=[\w.-])"
+_PARAMETER = (
+    r"(?i)([?&][\w.-]*(?:delegation|sig|token|password|secret|credential)[\w.-]*=)[^&\s'\"<>)]+"
 )
 
 
@@ -43,17 +42,17 @@ def _user_info(link: str) -> tuple[int, int, bool]:
     head, separator, rest = link.partition("://")
     scheme, start = head.rpartition("::")[2].strip().lower(), len(head) + len(separator)
     if not separator:
-        cut = _CUT.match(link)
-        if cut is None or not _AT.search(link):
+        cut = re.match(_CUT, link)
+        if cut is None or not re.search(_AT, link):
             return 0, 0, False
         scheme, start, rest = cut[1], cut.end(), link[cut.end() :]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if scheme in _PATHS or authority.startswith("arn:"):  # an access point of S3 has colons
         return start, start, False
-    ends = [found.end() for found in _AT.finditer(authority)]
-    colon = _COLON.search(authority)
-    if not ends and colon and (scheme in _BUCKETS or not _HOST.fullmatch(authority)):
-        ends = [found.end() for found in _AT.finditer(rest)]
+    ends = [found.end() for found in re.finditer(_AT, authority)]
+    colon = re.search(_COLON, authority)
+    if not ends and colon and (scheme in _BUCKETS or not re.fullmatch(_HOST, authority)):
+        ends = [found.end() for found in re.finditer(_AT, rest)]
         if not ends and scheme in _BUCKETS | _HOSTS:
             ends = [len(authority)]
     if not ends:
@@ -68,15 +67,15 @@ def has_credentials(url: str) -> bool:
     The name of a user alone is none where clients take it (``hdfs://user@host/a``), nor is that of
     a container of Azure.
     """
-    return any(is_secret for *_, is_secret in map(_user_info, _LINKS.split(url)))
+    return any(is_secret for *_, is_secret in map(_user_info, re.split(_LINKS, url)))
 
 
 def redacted(url: str) -> str:
     """A URL for messages: without user info, and without its query, which may hold signatures."""
     if "://" not in url and "@" not in url:
         return url
-    links = "::".join(_without_user_info(_LINKS.split(url)))
-    return _QUERY.sub("?...", links) if "://" in url else links
+    links = "::".join(_without_user_info(re.split(_LINKS, url)))
+    return re.sub(_QUERY, "?...", links) if "://" in url else links
 
 
 def _without_user_info(links: list[str]) -> Iterator[str]:
@@ -88,12 +87,12 @@ def _without_user_info(links: list[str]) -> Iterator[str]:
 
 def redacted_text(text: str) -> str:
     """A message with every URL in it redacted."""
-    return _URL.sub(lambda found: redacted(found[0]), text) if "://" in text else text
+    return re.sub(_URL, lambda found: redacted(found[0]), text) if "://" in text else text
 
 
 def redacted_reply(text: str) -> str:
     """What a client of a storage says, without credentials, be they in a URL or not."""
-    return _PARAMETER.sub(r"\1...", _PAIR_IN_TEXT.sub("", redacted_text(text)))
+    return re.sub(_PARAMETER, r"\1...", re.sub(_PAIR_IN_TEXT, "", redacted_text(text)))
 
 
 def as_cause(error: BaseException) -> BaseException | None:
@@ -114,12 +113,22 @@ def as_cause(error: BaseException) -> BaseException | None:
 
 def logger(name: str) -> logging.Logger:
     """The logger of a module, with every URL in its messages redacted."""
-    import logging  # takes 4 ms to import, and a read has nothing to say
+    return _Logger(name)  # type: ignore[return-value]
 
-    found = logging.getLogger(name)
-    if _redact_record not in found.filters:
-        found.addFilter(_redact_record)
-    return found
+
+class _Logger:
+    """Stands for a logger: `logging` takes 4 ms to import, and a read has nothing to say."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        import logging
+
+        found = logging.getLogger(self._name)
+        if _redact_record not in found.filters:
+            found.addFilter(_redact_record)
+        return getattr(found, method)
 
 
 def _redact_record(record: logging.LogRecord) -> bool:

@@ -1,7 +1,6 @@
-"""Public names only."""
+"""Public names only, and of these what most filters need."""
 
 from fermion.columns.ranges import RowRanges
-from fermion.predicate.arrow_expression import from_pyarrow, pyarrow_columns, to_pyarrow
 from fermion.predicate.binding import (
     bind,
     candidate_names,
@@ -33,7 +32,6 @@ from fermion.predicate.prune import (
     ranges_that_may_match,
     ranges_that_must_match,
 )
-from fermion.predicate.sql import from_sql
 
 __all__ = [
     "VALUE",
@@ -55,19 +53,15 @@ __all__ = [
     "conjuncts",
     "evaluate",
     "from_engine",
-    "from_pyarrow",
-    "from_sql",
     "interval",
     "members",
     "parse_filter",
-    "pyarrow_columns",
     "ranges_that_match",
     "ranges_that_may_match",
     "ranges_that_must_match",
     "rename_columns",
     "resolve_path",
     "text_range",
-    "to_pyarrow",
     "transform",
     "with_keys",
     "without_opaque",

@@ -20,8 +20,6 @@ from fermion.columns.maps import split_key_name
 from fermion.columns.types import is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor
-from fermion.predicate import arrow_expression
-from fermion.predicate.arrow_expression import from_pyarrow
 from fermion.predicate.expression import (
     OPERATORS,
     VALUE,
@@ -49,11 +47,12 @@ from fermion.predicate.expression import (
 )
 from fermion.predicate.key_condition import key_condition
 from fermion.predicate.literals import bind_literal, family, normalize
-from fermion.predicate.sql import from_sql
 
 if TYPE_CHECKING:
-    from fermion.predicate import variant_value
-else:  # few filters ask for parts of Variant columns
+    from fermion.predicate import arrow_expression, sql, variant_value
+else:  # few filters are text or of pyarrow, or ask for parts of Variant columns
+    arrow_expression = LoadedWhenAskedFor("fermion.predicate.arrow_expression")
+    sql = LoadedWhenAskedFor("fermion.predicate.sql")
     variant_value = LoadedWhenAskedFor("fermion.predicate.variant_value")
 
 _DNF_OPERATORS = "=, ==, !=, <, >, <=, >=, in, not in"
@@ -86,9 +85,9 @@ def parse_filter(given: Any, schema: pa.Schema | None = None) -> Expression | No
     if isinstance(given, (Expression, bool)):
         expression = as_predicate(given)
     elif isinstance(given, str):
-        expression = from_sql(given)
+        expression = sql.from_sql(given)
     elif isinstance(given, pc.Expression):
-        expression = from_pyarrow(given)
+        expression = arrow_expression.from_pyarrow(given)
     elif isinstance(given, (list, tuple)):
         expression = from_dnf(given)
     elif "polars" in sys.modules and isinstance(given, sys.modules["polars"].Expr):
@@ -114,7 +113,7 @@ def from_engine(expression: pc.Expression) -> Expression:
             return node | IsNan(node.path)
         return node
 
-    return transform(from_pyarrow(expression), leaf)
+    return transform(arrow_expression.from_pyarrow(expression), leaf)
 
 
 def from_dnf(filters: Sequence[Any]) -> Expression:

@@ -34,7 +34,6 @@ from fermion.predicate import (
     VariantValue,
     bind,
     candidate_names,
-    from_sql,
     parse_filter,
     rename_columns,
     transform,
@@ -44,9 +43,10 @@ from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.reading.index import FileIndex
 
 if TYPE_CHECKING:
-    from fermion.predicate import variant_value
+    from fermion.predicate import sql, variant_value
     from fermion.variant import values as variant_values
-else:  # few files have Variant columns
+else:  # few files have Variant columns, or blobs whose lengths a filter asks for
+    sql = LoadedWhenAskedFor("fermion.predicate.sql")
     variant_value = LoadedWhenAskedFor("fermion.predicate.variant_value")
     variant_values = LoadedWhenAskedFor("fermion.variant.values")
 
@@ -480,7 +480,7 @@ def _with_sizes(index: FileIndex, node: Expression) -> Expression:
 
     text = node.text_of_sizes(is_blob) if isinstance(node, Computed) else None
     if text is not None:
-        return from_sql(text)
+        return sql.from_sql(text)
     if isinstance(node, (Comparison, IsIn, StartsWith, Computed)):
         for path in node.columns():
             if len(path) == 1 and is_blob(path[0]):

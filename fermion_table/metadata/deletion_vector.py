@@ -15,19 +15,25 @@ rows that its entry says, and by the rows that the data file has.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyroaring import BitMap64
 
 from fermion.deadline import TIMEOUT_S, deadline
 from fermion.engine import ask, connect, crc32c
 from fermion.errors import on_local_disk
+from fermion.exports import LoadedWhenAskedFor
 from fermion.predicate import RowRanges
 from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.json_codec import check_readable, content_hash
+
+if TYPE_CHECKING:
+    import pyroaring
+    from pyroaring import BitMap64
+else:  # few tables have deletion vectors
+    pyroaring = LoadedWhenAskedFor("pyroaring")
 from fermion_table.storage.owned_files import OwnedFiles
 from fermion_table.storage.paths import deletion_path, unique_name
 from fermion_table.storage.store import AtomicStore
@@ -71,7 +77,7 @@ def unpack(data: bytes, vector: DeletionVector, num_rows: int) -> BitMap64:
     if found != stored:
         raise CorruptMetadata(where, f"checksum {stored:08x}", f"{found:08x}")
     try:
-        bitmap = BitMap64.deserialize(bitmap_bytes)
+        bitmap = pyroaring.BitMap64.deserialize(bitmap_bytes)
     except (ValueError, IndexError) as error:
         raise CorruptMetadata(where, "a roaring bitmap", str(error)) from error
     if len(bitmap) > num_rows:
@@ -174,11 +180,11 @@ def _read(location: str, vector: DeletionVector, storage_options: dict[str, Any]
 def bitmap_of(ranges: RowRanges) -> BitMap64:
     """A set of rows as a bitmap."""
     if ranges.total > 4 * len(ranges):
-        bitmap = BitMap64()
+        bitmap = pyroaring.BitMap64()
         for start, stop in ranges:
             bitmap.add_range(start, stop)
         return bitmap
-    return BitMap64(ranges.to_indices().astype(np.uint64))
+    return pyroaring.BitMap64(ranges.to_indices().astype(np.uint64))
 
 
 def ranges_of(bitmap: BitMap64) -> RowRanges:
@@ -196,7 +202,7 @@ def ranges_of(bitmap: BitMap64) -> RowRanges:
         if bitmap.contains_range(row, end):
             found = RowRanges.from_bounds([row], [end])
         else:
-            window = BitMap64()
+            window = pyroaring.BitMap64()
             window.add_range(row, end)
             found = RowRanges.from_indices(_rows(bitmap & window))
         starts.append(found.starts)

@@ -12,7 +12,6 @@ name. So a snapshot with a name was kept when it got the name, wherever the proc
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import time
 from collections.abc import Iterator
@@ -251,6 +250,8 @@ def missing_name(store: AtomicStore, what: str, name: str) -> VersionNotFound:
 
 def closest_names(store: AtomicStore, what: str, name: str) -> str:
     """Names that one may have meant, in words that follow a message; see `missing_name`."""
+    import difflib  # for messages alone
+
     known: list[str] = []
     with contextlib.suppress(OSError, FermionError):  # a role may not be allowed to list
         if what != "branch":

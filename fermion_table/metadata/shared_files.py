@@ -14,7 +14,6 @@ table's storage options go to the table's own storage alone.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -59,6 +58,8 @@ def clone_roots(properties: Mapping[str, str]) -> list[str]:
     source = properties.get(CLONE_OF)
     if source is None:
         return []
+    import json  # few tables are clones
+
     text = properties.get(CLONE_ROOTS, "[]")
     try:
         further = json.loads(text)

@@ -22,11 +22,12 @@ from fermion.engine import (
     copied_array,
     is_of_pandas,
     one_batch,
+    pyarrow_columns,
     take_batch_rows,
 )
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor, dataclass
-from fermion.predicate import Column, pyarrow_columns
+from fermion.predicate import Column
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat

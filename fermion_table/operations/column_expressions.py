@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fermion.display import short_repr
-from fermion.engine import SqlExpressions
+from fermion.engine import SqlExpressions, pyarrow_columns
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Column, pyarrow_columns, resolve_path
+from fermion.predicate import Column, resolve_path
 from fermion_table.operations.assignments import LiteralValue, evaluated
 from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.from_arrow import schema_from_arrow

@@ -18,16 +18,10 @@ import pyarrow.compute as pc
 
 from fermion.arguments import mapping
 from fermion.display import names_text, short_repr
+from fermion.engine import pyarrow_columns
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.exports import dataclass
-from fermion.predicate import (
-    Column,
-    Expression,
-    bind,
-    parse_filter,
-    pyarrow_columns,
-    resolve_path,
-)
+from fermion.predicate import Column, Expression, bind, parse_filter, resolve_path
 from fermion_table.errors import SchemaMismatch
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.operations.assignments import (

@@ -28,7 +28,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-import mmh3
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
@@ -65,6 +64,8 @@ def hash_integers(values: np.ndarray) -> np.ndarray:
 
 def hash_texts(values: Iterable[bytes]) -> np.ndarray:
     """The hash of each byte string: ``uint32``, shape (n,)."""
+    import mmh3  # for buckets of texts alone
+
     return np.array([mmh3.hash(value, signed=False) for value in values], np.uint32)
 
 

@@ -12,7 +12,6 @@ import contextlib
 import time
 import weakref
 from collections.abc import Callable, Container, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, Protocol, Self
 
 from fermion.exports import dataclass
@@ -229,6 +228,8 @@ def sizes(
 
     if isinstance(store, LocalStore) or len(paths) < 2:
         return {path: size(path) for path in paths}
+    from concurrent.futures import ThreadPoolExecutor  # none reads a table here
+
     with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
         return dict(zip(paths, pool.map(size, paths), strict=True))
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import fermion
 from fermion import col
-from fermion.predicate import Expression, bind, evaluate, parse_filter, to_pyarrow
+from fermion.predicate import Expression, bind, evaluate, parse_filter
+from fermion.predicate.arrow_expression import to_pyarrow
 from fermion.predicate.expression import disjunction
 
 EDGES = [math.nan, -0.0, 0.0, math.inf, -math.inf, 1.5, -2.0]

@@ -13,7 +13,8 @@ import pytest
 
 import fermion
 from fermion import Bounds, ChunkFlag, col
-from fermion.predicate import Column, conjuncts, from_pyarrow, ranges_that_may_match
+from fermion.predicate import Column, conjuncts, ranges_that_may_match
+from fermion.predicate.arrow_expression import from_pyarrow
 
 PROJECT = Path(__file__).parents[3]
 MODULES = [

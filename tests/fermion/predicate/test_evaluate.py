@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import bind, col, evaluate, from_sql, parse_filter, to_pyarrow
+from fermion.predicate import bind, col, evaluate, parse_filter
+from fermion.predicate.arrow_expression import to_pyarrow
 from fermion.predicate.expression import BooleanColumn, Expression
+from fermion.predicate.sql import from_sql
 from tests.kit.files.predicate_model import (
     INTS,
     PATHS,

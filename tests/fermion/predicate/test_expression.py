@@ -11,7 +11,8 @@ import pytest
 import fermion
 from fermion import col
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
-from fermion.predicate import Computed, bind, evaluate, rename_columns, to_pyarrow
+from fermion.predicate import Computed, bind, evaluate, rename_columns
+from fermion.predicate.arrow_expression import to_pyarrow
 
 ROWS = pa.table(
     {

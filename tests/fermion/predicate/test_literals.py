@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 import fermion
 from fermion import col
 from fermion.errors import InvalidArgumentError
-from fermion.predicate import Expression, bind, evaluate, from_sql, literals, parse_filter
+from fermion.predicate import Expression, bind, evaluate, literals, parse_filter
+from fermion.predicate.arrow_expression import to_pyarrow
 from fermion.predicate.evaluate import _value_set
 from fermion.predicate.expression import Comparison, IsIn
 from fermion.predicate.literals import _resolve, resolve
 from fermion.predicate.prune import _key_set
+from fermion.predicate.sql import from_sql
 
 BERLIN = ZoneInfo("Europe/Berlin")
 EARLY = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=BERLIN)
@@ -369,7 +371,7 @@ def test_decimals_of_a_negative_scale_have_a_pyarrow_filter(dtype: pa.DataType):
     scalars = [literals.raw_scalar(each, dtype) for each in (-2, 1, 3)]
     rows = pa.table({"c": pa.array(scalars, dtype)})
     bound = bind(col("c") > scalars[1], rows.schema)
-    assert rows.filter(fermion.predicate.to_pyarrow(bound, rows.schema)).num_rows == 1
+    assert rows.filter(to_pyarrow(bound, rows.schema)).num_rows == 1
 
 
 @pytest.mark.parametrize("dtype", [pa.string_view(), pa.binary_view()], ids=str)
