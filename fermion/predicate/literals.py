@@ -197,7 +197,10 @@ def _from_arrow(scalar: pa.Scalar) -> Any:
         raise InvalidArgumentError(f"a filter cannot compare with a value of type {scalar.type}")
     if pat.is_timestamp(scalar.type) or pat.is_duration(scalar.type) or pat.is_time64(scalar.type):
         return scalar
-    return scalar.as_py()
+    try:
+        return scalar.as_py()
+    except OverflowError:  # a date before year 1 or after year 9999
+        return scalar.cast(pa.timestamp("s"))
 
 
 def family(dtype: pa.DataType) -> str:

@@ -243,6 +243,15 @@ def test_a_moment_outside_of_python_s_years_in_utc_keeps_its_place():
     assert found.to_pylist() == [True, True, False]
 
 
+@pytest.mark.parametrize("day", [2_932_897, 4_000_000, -800_000])
+def test_a_date_outside_of_python_s_years_is_compared(day: int):
+    """Arrow holds it, though Python's ``date`` does not."""
+    rows = pa.table({"d": pa.array([0, day - 1, day], pa.int32()).cast(pa.date32())})
+    literal = rows["d"][2]
+    for chosen in (col("d") == literal, col("d").isin([literal]), [("d", "=", literal)]):
+        assert evaluate(parse_filter(chosen, rows.schema), rows).to_pylist() == [False, False, True]
+
+
 NUMBERS = st.one_of(
     st.integers(-(10**80), 10**80),
     st.floats(),
