@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,14 @@ class Blobs(Library, ABC):
     @abstractmethod
     def range(self, path: str, start: int, length: int) -> tuple[int, dict[str, Any]]:
         """The same of a range of the value of the first row."""
+
+    def warm_up(self) -> None:
+        """Write few values, and read them."""
+        with TemporaryDirectory() as folder:
+            path = f"{folder}/small{self.suffix}"
+            self.append(path, batches(4, 10_000))
+            self.values(path, np.arange(2))
+            self.range(path, 5, 5)
 
     def remote(self, path: str) -> str:
         """A path that is read behind the slow store."""
