@@ -222,7 +222,9 @@ class Shredding:
             group = self._group(found, child, columns)
             arrays.append(pa.StructArray.from_arrays(group, fields=list(field.type)))
         left = sizes > 0
-        left[is_object] = rest[ends[:-1][is_object] + 1] > 0  # whether fields are left
+        heads = ends[:-1][is_object]
+        count = heads[:, None] + 1 + np.arange(4) * (rest[heads] >> 6 & 1)[:, None]  # 1 byte, or 4
+        left[is_object] = rest[count].any(axis=1)  # whether fields are left
         typed = pa.StructArray.from_arrays(
             arrays, fields=list(types.type), mask=pa.array(~is_object)
         )

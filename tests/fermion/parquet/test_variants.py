@@ -152,6 +152,18 @@ def test_columns_of_paths_are_typed_values_of_parquet_where_asked_for(tmp_path):
     assert "typed_value" not in converted(plain_file, shred_variants=True)
 
 
+def test_many_fields_without_columns_are_kept_beside_typed_values(tmp_path):
+    """Their number is of four bytes then, of which the first may be 0."""
+    texts = [json.dumps({"a": 1, **{f"k{at}": at for at in range(n)}}) for n in (0, 255, 256, 512)]
+    events = pa.table({"event": fermion.variant.from_json(texts)})
+    source, target, back = (tmp_path / name for name in ("x.fermion", "x.parquet", "y.fermion"))
+    fermion.write_table(events, source, shred={"event": Shred(["a"])})
+    fermion.to_parquet(source, target, shred_variants=True)
+    fermion.from_parquet(target, back)
+    found = fermion.variant.to_json(fermion.read_table(back)["event"]).to_pylist()
+    assert [*map(json.loads, found)] == [*map(json.loads, texts)]
+
+
 def converted(source: Path, **options: Any) -> str:
     """The schema of a file as Parquet."""
     fermion.to_parquet(source, target := source.with_suffix(".out"), **options)
