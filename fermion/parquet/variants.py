@@ -22,6 +22,7 @@ from fermion.columns.variants import (
     STORAGE,
     TYPES,
     WHOLE,
+    Path,
     PathTree,
     Values,
     VariantType,
@@ -144,12 +145,22 @@ def whole_values(column: pa.StructArray, where: str, first: int = 0) -> pa.Struc
 class Shredding:
     """The shredded form of a Variant column: groups for its paths with columns, and their parents.
 
-    A path above another one keeps its own values in ``value``: a group has one typed value.
+    A path above another one keeps its own values in ``value``: a group has one typed value. So do
+    names that another one differs from in case alone, which engines without case do not tell apart.
     """
 
     def __init__(self, keys: VariantPaths) -> None:
         parents = {path[:depth] for path in keys.keys for depth in range(1, len(path))}
-        kept = [place for place, path in enumerate(keys.keys) if path not in parents]
+        taken: dict[Path, str] = {}
+        kept = [
+            place
+            for place, path in enumerate(keys.keys)
+            if path not in parents
+            and all(
+                taken.setdefault((*path[:depth], name.casefold()), name) == name
+                for depth, name in enumerate(path)
+            )
+        ]
         self._tree = PathTree([keys.keys[place] for place in kept], keys.kinds[kept])
         self._fields: _Fields = {}
         for at, place in enumerate(kept):

@@ -164,6 +164,18 @@ def test_many_fields_without_columns_are_kept_beside_typed_values(tmp_path):
     assert [*map(json.loads, found)] == [*map(json.loads, texts)]
 
 
+def test_names_that_differ_in_case_alone_share_no_typed_value(tmp_path):
+    """DuckDB renamed the second of them, and gave the value under another name."""
+    texts = ['{"a":{"id":1,"Id":2,"n":3},"A":{"id":4}}', '{"\u00e9":"x","\u00c9":"y"}'] * 2
+    source, target = tmp_path / "x.fermion", tmp_path / "x.parquet"
+    events = pa.table({"event": fermion.variant.from_json(texts)})
+    fermion.write_table(events, source, shred={"event": Shred()})
+    fermion.to_parquet(source, target, shred_variants=True)
+    assert str(pq.ParquetFile(target).schema).count("typed_value") == 4
+    found = duckdb.sql(f"SELECT event::JSON::VARCHAR FROM '{target}'").fetchall()
+    assert [json.loads(text) for (text,) in found] == [*map(json.loads, texts)]
+
+
 def converted(source: Path, **options: Any) -> str:
     """The schema of a file as Parquet."""
     fermion.to_parquet(source, target := source.with_suffix(".out"), **options)
