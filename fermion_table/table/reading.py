@@ -385,7 +385,7 @@ def scan_changes(
 def _blob_form(blobs: BlobForm) -> BlobForm:
     if not isinstance(blobs, str) or blobs not in ("bytes", "handles"):
         raise InvalidArgumentError(f"blobs={blobs!r}: expected 'bytes' or 'handles'")
-    return blobs
+    return "handles" if blobs == "handles" else "bytes"  # a text of NumPy is of another class
 
 
 def _snapshot_to_scan(
