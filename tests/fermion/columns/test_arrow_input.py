@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -38,6 +40,13 @@ def test_whole_floats_are_integers(values):
         ([timedelta(microseconds=1)], pa.duration("ms")),
         ([[1, 1.5]], pa.list_(pa.int8())),
         ([np.array([1.5])], pa.list_(pa.int8())),
+        ([np.array([1.5], object)], pa.list_(pa.int8())),
+        ([[("x", 1.5)]], pa.map_(pa.string(), pa.int8())),
+        ([{"x": 1.5}], pa.map_(pa.string(), pa.int8())),
+        ([Decimal("1.5")], pa.int8()),
+        ([1.5], pa.timestamp("s")),
+        ([pd.Timestamp(1)], pa.timestamp("us")),
+        ([pd.Timedelta(1)], pa.duration("us")),
         (pd.Series([1.5], dtype=object), pa.int8()),
         (np.array(["2020-01-01T12"], "M8[h]"), pa.date32()),
         ([None, {"x": [time(1, 2, 3, 4)]}], pa.struct([("x", pa.large_list(pa.time32("ms")))])),
@@ -55,7 +64,12 @@ def test_what_arrow_would_cut_off_is_refused(values, dtype):
         ([datetime(2020, 1, 1), date(2020, 1, 2), pd.NaT], pa.date32()),
         (np.array(["2020-01-01T00", "NaT"], "M8[h]").astype("M8[s]"), pa.date32()),
         ([timedelta(days=1)], pa.month_day_nano_interval()),
+        ([timedelta(days=999_999_999)], pa.duration("s")),
+        ([datetime(1850, 1, 1, tzinfo=ZoneInfo("Europe/Berlin"))], pa.timestamp("s", "UTC")),
+        ([pd.Timestamp(1)], pa.timestamp("ns")),
+        ([np.longdouble(1), np.float16(2), Decimal("3.0")], pa.int8()),
         ([[1.0, 2], None], pa.list_(pa.int8())),
+        ([[("x", 1.0)], {"y": 2.0}, None], pa.map_(pa.string(), pa.int8())),
     ],
 )
 def test_what_fits_is_taken(values, dtype):
