@@ -122,6 +122,9 @@ class _Logger:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return logger, (self._name,)
+
     def __getattr__(self, method: str) -> Any:
         import logging
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import logging
 import pickle
@@ -269,3 +270,12 @@ def test_all_modules_log_through_the_redaction():
         for path in Path(package).rglob("*.py"):
             if path.name != "redaction.py":
                 assert "getLogger(" not in path.read_text(encoding="utf-8"), path
+
+
+def test_loggers_are_copied_and_pickled_by_name(caplog):
+    for log in (
+        copy.deepcopy(logger("fermion.a")),
+        pickle.loads(pickle.dumps(logger("fermion.a"))),
+    ):
+        log.warning("at %s", "https://u:secret@h/x")
+    assert [each.message for each in caplog.records] == ["at https://h/x"] * 2
