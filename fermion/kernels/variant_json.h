@@ -36,7 +36,7 @@ static inline int fv_element(const fv_array* array, int64_t at, fv_bytes* value)
 
 /* What is wrong with a text; numbers are an index into `fj_problems`. */
 enum {
-    FJ_END = 1, FJ_TOKEN, FJ_NUMBER, FJ_STRING, FJ_ESCAPE, FJ_UTF8, FJ_DEPTH, FJ_KEY, FJ_AFTER, FJ_SIZE
+    FJ_END = 1, FJ_TOKEN, FJ_NUMBER, FJ_STRING, FJ_ESCAPE, FJ_RANGE, FJ_DEPTH, FJ_KEY, FJ_AFTER, FJ_SIZE
 };
 
 enum { FJ_NULL, FJ_FALSE, FJ_TRUE, FJ_INT, FJ_DOUBLE, FJ_DECIMAL, FJ_TEXT, FJ_ARRAY, FJ_OBJECT };
@@ -230,7 +230,7 @@ static int fj_number(fj_parser* parser) {
     if (text != short_text) free(text);
     uint64_t bits;
     memcpy(&bits, &found, 8);
-    if (found - found != 0) return fj_wrong(parser, FJ_NUMBER); /* beyond a double */
+    if (found - found != 0) return fj_wrong(parser, FJ_RANGE);
     return fj_token_of(parser, FJ_DOUBLE, bits, 0, 0);
 }
 

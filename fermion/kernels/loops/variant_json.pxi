@@ -27,8 +27,9 @@ cdef extern from "variant_json.h":
 
 _PROBLEMS = (
     "", "the text ends early", "a character that does not belong there", "a number that is none",
-    "a control character in a string", "an escape that is none", "", "nested too deep",
-    "an object has a name twice", "text after the value", "a value of more than 4 GiB",
+    "a control character in a string", "an escape that is none",
+    "a number beyond those of 64-bit floats", "nested too deep", "an object has a name twice",
+    "text after the value", "a value of more than 4 GiB",
 )
 
 
