@@ -179,6 +179,8 @@ def test_filters_that_need_no_engine_do_not_load_it() -> None:
         ("m[007] BETWEEN 2 AND 9", [2]),
         ("l[-1] IN (5, 7) AND t[2] LIKE 'b%'", [1]),
         ("l[1] IS NULL", [3]),
+        ("l[1] NOT IN (7, 8) AND NOT m[7] NOT BETWEEN 2 AND 3", [2]),
+        ("l[1] not between 6 and 8 AND t[2] NOT LIKE 'b%'", [2]),
         ("array[1, 2][1] = 1 AND ARRAY[5] = l", [2]),
     ],
 )
