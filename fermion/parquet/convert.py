@@ -182,9 +182,9 @@ def to_parquet(
         for ordinal in _columns_beyond_their_indices(file):
             fields[ordinal] = with_wide_indices(fields[ordinal])
         shreddings = {
-            ordinal: Shredding(keys)
+            ordinal: shredding
             for ordinal, keys in (file.index.map_keys if shred_variants else {}).items()
-            if isinstance(keys, VariantPaths) and keys.count
+            if isinstance(keys, VariantPaths) and len(shredding := Shredding(keys))
         }
         for ordinal, shredding in shreddings.items():
             fields[ordinal] = fields[ordinal].with_type(shredding.type)

@@ -146,7 +146,8 @@ class Shredding:
     """The shredded form of a Variant column: groups for its paths with columns, and their parents.
 
     A path above another one keeps its own values in ``value``: a group has one typed value. So do
-    names that another one differs from in case alone, which engines without case do not tell apart.
+    names that another one differs from in case alone, which engines without case do not tell apart,
+    and paths that a schema has too few levels for.
     """
 
     def __init__(self, keys: VariantPaths) -> None:
@@ -156,6 +157,7 @@ class Shredding:
             place
             for place, path in enumerate(keys.keys)
             if path not in parents
+            and 2 * len(path) < DEPTH_MAX  # each name is two levels of the schema
             and all(
                 taken.setdefault((*path[:depth], name.casefold()), name) == name
                 for depth, name in enumerate(path)
@@ -171,6 +173,10 @@ class Shredding:
                 assert isinstance(below, dict)
                 group = below
             group[name] = at
+
+    def __len__(self) -> int:
+        """How many paths have a typed value."""
+        return len(self._tree.kinds)
 
     def _groups(self, fields: _Fields | int) -> list[pa.Field]:
         """Of what fields, or a path, are: value and typed value."""

@@ -176,6 +176,18 @@ def test_names_that_differ_in_case_alone_share_no_typed_value(tmp_path):
     assert [json.loads(text) for (text,) in found] == [*map(json.loads, texts)]
 
 
+@pytest.mark.parametrize("names", [31, 32])
+def test_paths_too_deep_for_a_schema_have_no_typed_value(names, tmp_path):
+    text = '{"a":' * names + "1" + "}" * names
+    events = pa.table({"event": fermion.variant.from_json([text] * 2)})
+    source, target, back = (tmp_path / name for name in ("x.fermion", "x.parquet", "y.fermion"))
+    fermion.write_table(events, source, shred={"event": Shred()})
+    fermion.to_parquet(source, target, shred_variants=True)
+    assert ("typed_value" in str(pq.ParquetFile(target).schema)) == (names < 32)
+    fermion.from_parquet(target, back)
+    assert fermion.variant.to_json(fermion.read_table(back)["event"]).to_pylist() == [text] * 2
+
+
 def converted(source: Path, **options: Any) -> str:
     """The schema of a file as Parquet."""
     fermion.to_parquet(source, target := source.with_suffix(".out"), **options)
