@@ -70,6 +70,8 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
 
     Raises pyarrow.ArrowException: Says which value.
     """
+    if pat.is_dictionary(dtype):
+        dtype = dtype.value_type
     if pat.is_struct(dtype):
         rows = [each for each in values if isinstance(each, dict)]
         for field in dtype:

@@ -44,6 +44,7 @@ def test_whole_floats_are_integers(values):
         ([[("x", 1.5)]], pa.map_(pa.string(), pa.int8())),
         ([{"x": 1.5}], pa.map_(pa.string(), pa.int8())),
         ([Decimal("1.5")], pa.int8()),
+        ([1.5], pa.dictionary(pa.int8(), pa.int64())),
         ([1.5], pa.timestamp("s")),
         ([pd.Timestamp(1)], pa.timestamp("us")),
         ([pd.Timedelta(1)], pa.duration("us")),
