@@ -181,7 +181,7 @@ def _ends(costs: np.ndarray, target: int) -> list[int]:
     costs: ``int64``, of all files up to each one.
     """
     count = min(-(-int(costs[-1]) // target), len(costs))
-    ends = np.searchsorted(costs, costs[-1] * np.arange(1, count) / count)
+    ends = np.searchsorted(costs, float(costs[-1]) * np.arange(1, count) / count)
     cuts: list[int] = ends[np.diff(ends, prepend=0) > 0].tolist()
     return cuts
 

@@ -6,6 +6,7 @@ import itertools
 import pickle
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -14,6 +15,7 @@ from fermion_table import CorruptMetadata, Table
 from fermion_table.commit import next_snapshot
 from fermion_table.engine import planned_parts
 from fermion_table.metadata import manifest_store
+from fermion_table.scanning.parts import _ends
 from fermion_table.storage.cache import shared_cache
 
 SCHEMA = pa.schema({"day": pa.int64(), "id": pa.int64()})
@@ -129,3 +131,10 @@ def test_a_missing_manifest_is_told(table, tmp_path) -> None:
         [part.scan().count() for part in copy.scan(filter="id > 3").parts()]
     with pytest.raises(InvalidArgumentError, match="bytes_target"):
         table.scan().parts(0)
+
+
+def test_very_many_large_files_are_cut_into_equal_pieces():
+    """Their bytes times the number of pieces are more than 64 bits hold."""
+    ends = _ends(np.cumsum(np.full(200_000, 2**31)), 2**32)
+    assert len(ends) == 99_999
+    assert {*np.diff([0, *ends]).tolist()} <= {1, 2, 3}
