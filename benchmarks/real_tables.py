@@ -60,6 +60,12 @@ def names() -> pa.Table:
     return pa.concat_tables(years)
 
 
+def needs_real_tables() -> None:
+    """Raises NotOffered: This machine has no real tables."""
+    if not FOLDER.is_dir():
+        raise NotOffered(f"needs the real tables ({FOLDER.name}; see CONTRIBUTING.md)")
+
+
 TABLES: dict[str, Callable[[], pa.Table]] = {
     "taxi trips": taxi,
     "public events (JSON)": events,
@@ -86,8 +92,7 @@ def file_size(name: str) -> Case:
     """Write a table and look at the file; reading it back has to give the same table."""
 
     def prepare(library: Format, size: Size) -> Action:
-        if not FOLDER.is_dir():
-            raise NotOffered(f"needs the real tables ({FOLDER.name}; see CONTRIBUTING.md)")
+        needs_real_tables()
         table = TABLES[name]()
         if size == "tiny":
             table = table.slice(0, 500)

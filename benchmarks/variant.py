@@ -14,7 +14,7 @@ from benchmarks import harness
 from benchmarks.files import size_of
 from benchmarks.formats import DuckDBParquet, Fermion, Format
 from benchmarks.question import Action, Case, Question, Size, Target
-from benchmarks.real_tables import FOLDER
+from benchmarks.real_tables import FOLDER, needs_real_tables
 
 EVENTS: dict[Size, int] = {"full": 7_702, "quick": 7_702, "tiny": 20}
 ACTOR = "actor.id"
@@ -25,6 +25,7 @@ WANTED = "jvantuyl/sublime_diagram_plugin"
 
 def events(size: Size) -> pa.Table:
     """An hour of public events, as they were published: a line of JSON each."""
+    needs_real_tables()
     lines = gzip.decompress((FOLDER / "gharchive" / "2015-01-01-0.json.gz").read_bytes())
     texts = [line.decode() for line in lines.splitlines()[: EVENTS[size]]]
     return pa.table({"event": texts})
