@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Collection, Container, Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fermion.redaction import logger
 from fermion_table.errors import TableNotFound
@@ -13,7 +17,7 @@ from fermion_table.expiry.maintenance import (
     despite_expiry,
     is_data,
 )
-from fermion_table.expiry.reachable import live_objects
+from fermion_table.expiry.reachable import ASKED_MAX, live_objects
 from fermion_table.metadata import pointers
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.references import list_branches
@@ -33,6 +37,9 @@ from fermion_table.storage.paths import (
 )
 from fermion_table.storage.store import AtomicStore, StoredObject, UnfinishedUpload
 
+BATCH = 32_768
+"""Files of a listing that are objects at once: a million would take 220 MB."""
+_LISTED = pa.schema({"path": pa.string(), "size": pa.int64()})
 _log = logger(__name__)
 
 
@@ -88,35 +95,45 @@ def remove_orphan_files(
         if directory not in temporary or is_temporary(item.path)
     )
     # What may go by its name and age alone: of the others nothing is held in memory.
-    old = plan_orphans(listing, live=(), older_than_ms=limit)
+    old = _held(listing, limit)
     if not dry_run:
         for name in (MAIN, *(left.name for left in list_branches(store))):
             pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
-    asked = {item.path for item in old}
-    in_use = _in_use(asked)
+    in_use = [_in_use(chunk.to_pylist()) for chunk in old["path"].chunks]
+    asked = old["path"].to_pylist() if len(old) <= ASKED_MAX else None
     live, retries = despite_expiry(store, lambda: live_objects(store, now=moment, asked=asked))
-    asked -= in_use
-    asked -= live.among(asked)
-    going = [item for item in old if item.path in asked]
+    old = old.filter(live.lacks(old["path"], set().union(*in_use)))
+    del live  # as large as the listing
+    going = old["path"].to_pylist()
     uploads = _left_uploads(store, limit)
     if not dry_run:
-        for item in going:
-            store.delete(item.path)
+        for path in going:
+            store.delete(path)
         if isinstance(store, FsspecStore):
             for upload in uploads:
                 store.abort_upload(upload)
-    paths = sorted([*(item.path for item in going), *(upload.path for upload in uploads)])
+    paths = sorted([*going, *(upload.path for upload in uploads)])
     return MaintenanceResult(
         files=sum(is_data(path) for path in paths),
         objects=sum(not is_data(path) for path in paths),
-        bytes=sum(item.size for item in going),
+        bytes=pc.sum(old["size"]).as_py() or 0,
         paths=tuple(paths),
         dry_run=dry_run,
         retries=retries,
         seconds=time.monotonic() - began,
     )
+
+
+def _held(listing: Iterable[StoredObject], limit_ms: int) -> pa.Table:
+    """Paths and sizes of what may go of a listing, as columns."""
+    remaining, batches = iter(listing), []
+    while some := list(itertools.islice(remaining, BATCH)):
+        old = plan_orphans(some, live=(), older_than_ms=limit_ms)
+        columns = [item.path for item in old], [item.size for item in old]
+        batches.append(pa.record_batch(list(map(pa.array, columns, _LISTED.types)), schema=_LISTED))
+    return pa.Table.from_batches(batches, _LISTED)
 
 
 def _in_use(paths: Collection[str]) -> set[str]:

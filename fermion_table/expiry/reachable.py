@@ -62,6 +62,12 @@ class LiveObjects:
         is_asked = pc.is_in(listed, value_set=pa.array(asked - found, pa.string()))
         return found.union(listed.filter(is_asked).to_pylist())
 
+    def lacks(self, paths: pa.ChunkedArray, others: Collection[str] = ()) -> pa.ChunkedArray:
+        """Which of some paths are neither live nor among others, as booleans."""
+        known = pa.array({*self._paths, *others}, pa.string())
+        value_set = pa.chunked_array([*self._listed.values(), known], pa.string())
+        return pc.invert(pc.is_in(paths, value_set=value_set))
+
     def missing(self, paths: Iterable[str]) -> list[str]:
         """Those that are live and not among some paths, ascending; none of other tables."""
         listed = pa.chunked_array(self._listed.values(), pa.string())
