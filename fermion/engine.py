@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.maps import parse_key as parse_key
     from fermion.columns.maps import split_key_name as split_key_name
     from fermion.columns.maps import with_values as with_values
+    from fermion.columns.python_values import check_kept as check_kept
     from fermion.columns.rows import drop_batch_rows as drop_batch_rows
     from fermion.columns.rows import filter_batch_rows as filter_batch_rows
     from fermion.columns.rows import joined_batches as joined_batches
@@ -121,6 +122,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "split_key_name",
             "with_values",
         ),
+        "columns.python_values": ("check_kept",),
         "columns.rows": (
             "drop_batch_rows",
             "filter_batch_rows",

@@ -18,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.arguments import check_kept
 from fermion.columns.arrow_buffers import list_ranges
 from fermion.columns.types import is_list_view
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
 
 if TYPE_CHECKING:
-    from fermion.columns import file_input
+    from fermion.columns import file_input, python_values
 else:
     file_input = LoadedWhenAskedFor("fermion.columns.file_input")
+    python_values = LoadedWhenAskedFor("fermion.columns.python_values")
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -160,7 +160,7 @@ def _check_kept(field: pa.Field, values: Any) -> None:
         values = np.asarray(values).astype("M8[us]" if kind == "M" else object).tolist()
     if isinstance(values, (list, tuple)):
         try:
-            check_kept(values, field.type)
+            python_values.check_kept(values, field.type)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InvalidArgumentError(
                 f"data: column {field.name!r} of type {field.type}: {error}"

@@ -212,11 +212,11 @@ def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
         if test["name"].upper() == "ARRAY":
             raise ValueError
         names, own = (test["name"], str(int(test["key"]))), test[0].strip()
-        by_key = _quick_test(test, names)
-        if test["inverted"] is None or not isinstance(by_key, Not):
-            return NumberedTest(partial(_computed, own), (names[:1],), own, by_key), test.end()
-        own, by_key = own.replace(test["inverted"], "", 1), by_key.operand  # as in DuckDB's tree
-        return Not(NumberedTest(partial(_computed, own), (names[:1],), own, by_key)), test.end()
+        by_key, is_inverted = _quick_test(test, names), False
+        if test["inverted"] is not None and isinstance(by_key, Not):  # outside, as in DuckDB's tree
+            own, by_key, is_inverted = own.replace(test["inverted"], "", 1), by_key.operand, True
+        found = NumberedTest(partial(_computed, own), (names[:1],), own, by_key)
+        return Not(found) if is_inverted else found, test.end()
     if before[1] is None:
         operand, position = _quick_operand(text, before.end())
         return Not(operand), position

@@ -28,15 +28,15 @@ from fermion_table.errors import CorruptMetadata
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.json_codec import check_readable, content_hash
+from fermion_table.storage.owned_files import OwnedFiles
+from fermion_table.storage.paths import deletion_path, unique_name
+from fermion_table.storage.store import AtomicStore
 
 if TYPE_CHECKING:
     import pyroaring
     from pyroaring import BitMap64
 else:  # few tables have deletion vectors
     pyroaring = LoadedWhenAskedFor("pyroaring")
-from fermion_table.storage.owned_files import OwnedFiles
-from fermion_table.storage.paths import deletion_path, unique_name
-from fermion_table.storage.store import AtomicStore
 
 MAGIC = b"FDV1"
 CHECKSUM_BYTES = 4

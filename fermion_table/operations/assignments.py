@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from fermion.arguments import check_kept
 from fermion.engine import (
     array_of,
+    check_kept,
     copied_array,
     is_of_pandas,
     one_batch,

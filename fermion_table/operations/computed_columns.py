@@ -213,20 +213,20 @@ class ComputedColumns(ColumnChange):
         asked = map_keys(known, self._read, where=where)
         keys = {}
         for place, each in enumerate(self._read):
-            is_virtual = each not in known.by_name and each in _VIRTUAL
             key = asked.get(place)
-            number = (
-                key.map_id if key else known.find(each, where=where).id if not is_virtual else 0
-            )
-            path = each if is_virtual else schema.paths.get(number)
-            if key is not None and path is not None:
-                keys[place] = map_key(schema.by_id[number], key.key, key.field.id)
+            if key is None and each not in known.by_name and each in _VIRTUAL:
+                paths.append(each)
+                continue
+            number = known.find(each, where=where).id if key is None else key.map_id
+            path = schema.paths.get(number)
             if path is None:
                 raise CommitConflict(
                     f"{where}: {self.action}: column {each!r}, which the function reads, was "
                     "dropped by another commit",
                     mine=self.action,
                 )
+            if key is not None:
+                keys[place] = map_key(schema.by_id[number], key.key, key.field.id)
             paths.append(path)
         fields = select_columns(schema, paths, where=where, keys=keys)
         if schema is not known:

@@ -291,8 +291,11 @@ class Draft:
 
         carries_blobs: Whether columns of blobs come as references.
         """
-        form: BlobForm = "references" if carries_blobs and self.schema.blob_columns else "bytes"
+        form = self._blob_form(carries_blobs)
         return whole_row_reader(entries, self.store, self.schema, self.schemas, blobs=form)
+
+    def _blob_form(self, carries_blobs: bool) -> BlobForm:
+        return "references" if carries_blobs and self.schema.blob_columns else "bytes"
 
     def column_reader(
         self, entries: Iterable[Entry], fields: tuple[Field, ...], *, carries_blobs: bool = False
@@ -302,7 +305,7 @@ class Draft:
         carries_blobs: As of `reader`.
         """
         whole = tuple(self.schema.by_name[field.name] for field in fields)
-        form: BlobForm = "references" if carries_blobs else "bytes"
+        form = self._blob_form(carries_blobs)
         return column_reader(entries, self.store, fields, whole, self.schemas, blobs=form)
 
     def read(self, reader: SplitReader, entry: Entry, rows: RowRanges) -> Iterator[pa.RecordBatch]:
@@ -351,7 +354,6 @@ class Draft:
         blobs = self.schema.blob_columns
         if chosen is not None and any(path[0] in blobs for path in chosen.paths):
             carries_blobs = False
-        form: BlobForm = "references" if carries_blobs and blobs else "bytes"
         state = self.base
         if not self.is_empty:
             new = {
@@ -361,7 +363,9 @@ class Draft:
             }
             live = tuple(entry.inherit(**new) for entry in self.live())
             state = msgspec.structs.replace(state, manifests=(), tail=live)
-        return replace(self._scan(chosen), snapshot=state, columns=None, blobs=form)
+        return replace(
+            self._scan(chosen), snapshot=state, columns=None, blobs=self._blob_form(carries_blobs)
+        )
 
     def _scan(self, chosen: TableFilter | None) -> Scan:
         return Scan(

@@ -75,7 +75,7 @@ def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[
     """
     scan, carried = None, None
     if not merge.sides.merge.is_upsert(key):
-        carries = merge.carries_blobs and _asks_no_blob(merge)
+        carries = merge.carries_blobs and not merge.asks_for_blobs
         scan = draft.scan(merge.chosen, carries_blobs=carries)
         carried = known_blobs(scan.reader, scan.entries[0])
     with draft.writer(known_blobs=carried) as writer:
@@ -89,12 +89,6 @@ def merge_by_key(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Callable[[
         (message,) = writer.prepare_commit()
     draft.add_written(message.entries)
     return partial(counted, _key_scan(draft, key, merge) if key.options.sequence_fields else None)
-
-
-def _asks_no_blob(merge: BoundMerge) -> bool:
-    """Whether no condition reads blobs of the table."""
-    blobs = merge.sides.schema.blob_columns
-    return all(path and path[0] not in blobs for path in below(merge.asked, TARGET))
 
 
 def _key_scan(draft: Draft, key: PrimaryKey, merge: BoundMerge) -> Scan:

@@ -87,9 +87,17 @@ class BoundMerge:
     @property
     def carries_blobs(self) -> bool:
         """Whether the table has blobs, and no value is made of them."""
-        read = below({path for clause in self.clauses for path in clause.read}, TARGET)
+        read = {path for clause in self.clauses for path in clause.read}
+        return bool(self.sides.schema.blob_columns) and not self._has_blobs(read)
+
+    @property
+    def asks_for_blobs(self) -> bool:
+        """Whether a condition reads blobs of the table."""
+        return self._has_blobs(self.asked)
+
+    def _has_blobs(self, paths: set[Path]) -> bool:
         blobs = self.sides.schema.blob_columns
-        return bool(blobs) and all(path and path[0] not in blobs for path in read)
+        return any(not path or path[0] in blobs for path in below(paths, TARGET))
 
     @property
     def inserts(self) -> bool:

@@ -14,8 +14,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 import pyarrow as pa
 
-from fermion.arguments import check_kept
-from fermion.engine import check_filled, has_shreddable_keys, split_key_name
+from fermion.engine import check_filled, check_kept, has_shreddable_keys, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import (
     check_bool,

@@ -1,0 +1,67 @@
+"""Values of Python that a column would not hold as they are."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import ItemsView, Iterable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+
+_FRACTIONS = float, np.floating, Decimal
+_TIMES = datetime.datetime, datetime.time, datetime.timedelta
+_ITEMS = list, tuple, set, frozenset, ItemsView
+_START = datetime.time()
+
+
+def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
+    """Refuse values of Python that Arrow would cut off: fractions of integers and of units of time,
+    the time of day of a date; also within lists, maps and structs.
+
+    Raises pyarrow.ArrowException: Says which value.
+    """
+    if pat.is_dictionary(dtype):
+        dtype = dtype.value_type
+    if pat.is_struct(dtype):
+        rows = [each for each in values if isinstance(each, dict)]
+        for field in dtype:
+            check_kept([row.get(field.name) for row in rows], field.type)
+    elif pat.is_map(dtype):
+        maps = (each.items() if isinstance(each, dict) else each for each in values)
+        pairs = [each for items in maps if isinstance(items, _ITEMS) for each in items]
+        for place, kind in enumerate((dtype.key_type, dtype.item_type)):
+            check_kept([each[place] for each in pairs if isinstance(each, tuple)], kind)
+    elif pat.is_nested(dtype) and hasattr(dtype, "value_type"):
+        lists = (each for each in values if isinstance(each, _ITEMS) or _has_objects(each))
+        check_kept([each for items in lists for each in items], dtype.value_type)
+    elif pat.is_integer(dtype) or (pat.is_temporal(dtype) and not pat.is_interval(dtype)):
+        values = list(values)
+        kinds = set(map(type, values))
+        if getattr(dtype, "unit", "") in ("us", "ns"):
+            kinds -= {*_TIMES}  # those of pandas alone are more exact
+        if any(issubclass(kind, (*_FRACTIONS, *_TIMES)) for kind in kinds):
+            for each in values:
+                if isinstance(each, _FRACTIONS) and math.isfinite(each) and each != int(each):
+                    raise pa.ArrowInvalid(f"{each!r} is no whole number")
+                if isinstance(each, _TIMES) and each == each and _is_cut(each, dtype):
+                    raise pa.ArrowInvalid(f"{each!r} is more exact than the type")
+
+
+def _is_cut(value: Any, dtype: pa.DataType) -> bool:
+    """Whether a time has parts below the unit of a type; values of pandas have nanoseconds."""
+    is_span, unit = isinstance(value, datetime.timedelta), getattr(dtype, "unit", "")
+    nanoseconds = getattr(value, "nanoseconds" if is_span else "nanosecond", 0)
+    if pat.is_date(dtype):
+        is_late = isinstance(value, datetime.datetime) and value.time() != _START
+        return is_late or bool(nanoseconds)
+    microseconds = value.microseconds if is_span else value.microsecond
+    step = {"s": 1_000_000, "ms": 1_000}.get(unit, 1)
+    return bool(microseconds % step or (nanoseconds and unit != "ns"))
+
+
+def _has_objects(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", None) in ("f", "O")
