@@ -82,6 +82,9 @@ else:  # who meets no undecided snapshot
 
 _log = logger(__name__)
 
+NEAR_COMMITS = 16
+"""If more came before a try, checking them took too long for it to succeed: the next has fewer to
+check, if it does not wait for others."""
 Plan = Callable[[Snapshot], CommitRequest | None]
 """What to commit on a snapshot; None: nothing. Raises to give up."""
 
@@ -292,6 +295,7 @@ class Commit:
         started = time.monotonic()
         self.uuid = unique_name()
         while True:
+            before = self.base
             base, seen_at = self._refreshed()
             snapshot = self._earlier(base)
             if snapshot is None:
@@ -311,7 +315,8 @@ class Commit:
                     "with fewer writers",
                     mine=self.request.title,
                 )
-            self._wait()
+            if before is None or base.id - before.id <= NEAR_COMMITS:
+                self._wait()
 
     def _refreshed(self) -> tuple[Snapshot, float]:
         """The snapshot to build on, and since when it may not be the latest any more.

@@ -542,3 +542,30 @@ class CountingStore(WrappedStore):
         if operation == "read":
             self.reads.append(arguments[0])
         return super().call(operation, *arguments)
+
+
+class Overtaken(WrappedStore):
+    """Others commit so many times before each attempt to publish."""
+
+    def __init__(self, inner: AtomicStore, others: list[int]) -> None:
+        super().__init__(inner)
+        self.others = others
+
+    def call(self, operation: str, *arguments: Any) -> Any:
+        if operation == "create_if_absent" and self.others:
+            for _ in range(self.others.pop(0)):
+                append(self.inner)
+        return super().call(operation, *arguments)
+
+
+def test_a_commit_that_many_others_overtook_catches_up_before_it_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To wait would only let more of them come first; how many did, the next try sees."""
+    store, waits = new_table(), []
+    monkeypatch.setattr(Commit, "_wait", lambda commit: waits.append(commit.retries))
+    overtaken = Overtaken(store, [40, 20, 3, 1])
+    append(overtaken, made_up_entry("late"))
+    assert waits == [1, 4]
+    assert overtaken.others == []
+    assert "late" in str(names(store))

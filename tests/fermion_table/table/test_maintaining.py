@@ -169,8 +169,10 @@ def test_two_maintainers_and_a_writer_at_once_lose_no_row(table: Table) -> None:
     with ThreadPoolExecutor(3) as threads:
         writing = threads.submit(write)
         both = [threads.submit(maintain), threads.submit(maintain)]
-        results = [result for each in both for result in each.result()]
-        stop.set()
+        try:
+            results = [result for each in both for result in each.result()]
+        finally:
+            stop.set()
         last = writing.result()
     assert rows(table) == [*range(5), *range(100, last)]
     assert all(result.ok for result in results), [str(result) for result in results]
