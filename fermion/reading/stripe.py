@@ -310,13 +310,16 @@ class StripeReader:
 
     def arrow_bytes(self, columns: Sequence[Projected], stripe: int) -> int:
         """Bytes of some columns of a stripe in Arrow; about, where metadata does not say it."""
-        stored = self._all_stored(columns)
-        blocks = self.index.blocks(column.ordinal for column in stored)
-        return sum(
-            _arrow_bytes(column.tree, block, stripe, self.rows(stripe))
-            for column, block in zip(stored, blocks, strict=True)
-            if column.tree is not None and block is not None
-        )
+        rows, stored = self.rows(stripe), self._all_stored(columns)
+        trees = {column.ordinal: column.tree for column in stored if column.tree is not None}
+        own = {key: _fixed_bytes(tree, rows) for key, tree in trees.items()}
+        others = [key for key, size in own.items() if size is None]  # whose metadata is read
+        sizes = [
+            _arrow_bytes(trees[key], block, stripe, rows)
+            for key, block in zip(others, self.index.blocks(others), strict=True)
+            if block is not None
+        ]
+        return sum(sizes) + sum(size for size in own.values() if size is not None)
 
     def _places(
         self, columns: Sequence[Projected], stripe: int, rows: RowRanges | None
@@ -551,6 +554,13 @@ class StripeFilter:
         return reader.batch(columns, stripe, rows, kept=self.kept, verified=matches.pages).columns
 
 
+def _fixed_bytes(node: Node, slots: int) -> int | None:
+    """Bytes of values of one size in Arrow, without validity; None of others."""
+    if node.kind is not NodeKind.LEAF or node.physical is None:
+        return None
+    return None if node.physical.kind is PhysicalKind.BINARY else slots * node.physical.width
+
+
 def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None) -> int:
     """Bytes of a tree's values in Arrow, with their offsets, without validity.
 
@@ -558,9 +568,9 @@ def _arrow_bytes(node: Node, block: ColumnBlock, stripe: int, slots: int | None)
     """
     if node.kind is NodeKind.LEAF:
         chunk = block.chunk(node.stream, stripe)
-        assert node.physical is not None
-        if node.physical.kind is not PhysicalKind.BINARY and slots is not None:
-            return slots * node.physical.width
+        fixed = None if slots is None else _fixed_bytes(node, slots)
+        if fixed is not None:
+            return fixed
         size = decoded_bytes(block.extension(chunk)) if chunk.extension_offset else None
         return (chunk.length * INFLATION if size is None else size) + OFFSET_BYTES * (slots or 0)
     below, own = slots, 0

@@ -14,6 +14,7 @@ import fermion
 from fermion import col
 from fermion.columns import slots
 from fermion.columns.ranges import RowRanges
+from fermion.metadata import cmb
 from fermion.reading import column, many_pages, row_batches
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.many_pages import WholeRead
@@ -332,3 +333,22 @@ def test_bounds_of_pages_are_not_asked_for_again_with_each_window(
     with fermion.open(places["local"]) as file:
         assert list(file.iter_batches(filter="w > 0.1"))
     assert calls == [1]
+
+
+def test_windows_of_values_of_one_size_are_planned_without_the_metadata_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """How many rows a window has is known from the types: no CMB becomes an object."""
+    table = pa.table({f"c{at}": pa.array([1.5] * 600, pa.float32()) for at in range(40)})
+    fermion.write_table(table, tmp_path / "a.fermion")
+    made: list[int] = []
+    init = cmb.ColumnBlock.__init__
+
+    def counted(block: cmb.ColumnBlock, *arguments: Any, **options: Any) -> None:
+        made.append(1)
+        init(block, *arguments, **options)
+
+    monkeypatch.setattr(cmb.ColumnBlock, "__init__", counted)
+    with fermion.open(tmp_path / "a.fermion") as file:
+        assert pa.Table.from_batches(file.iter_batches(batch_size=256)).equals(table)
+    assert not made
