@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import NoReturn, Protocol, Self
 
 import msgspec
@@ -39,7 +40,7 @@ from fermion_table.metadata.decisions import (
 )
 from fermion_table.metadata.history import latest, walk
 from fermion_table.metadata.shared_files import is_outside
-from fermion_table.metadata.snapshot import PartOfTransaction, Snapshot
+from fermion_table.metadata.snapshot import TRANSACTIONS, PartOfTransaction, Snapshot
 from fermion_table.moments import now_ms
 from fermion_table.operations.row_changes import RowChange
 from fermion_table.operations.transaction import Statement
@@ -52,6 +53,8 @@ from fermion_table.writing.writer_message import WriterMessage
 
 TRIES_MAX = 10
 """How often a transaction begins again that others gave up, or that needs a later time."""
+COMMITS_LOOKED_AT = 16
+"""Of a table that is opened, to find other transactions; then each one opened before is asked."""
 _LATER = "end the transaction, and call it then"
 REFUSED = {
     "branches": _LATER,
@@ -419,7 +422,7 @@ class CatalogTransaction:
         known = self._opened.get(snapshot.table_uuid)
         if known is not None:
             return known[1]
-        self._refuse_halves(str(checked), snapshot)
+        self._refuse_halves(str(checked), placed.store, snapshot)
         table = TransactionTable(TransactionState(placed.store, snapshot, self._enter, seen_at))
         self._opened[snapshot.table_uuid] = placed.path, table
         return table
@@ -491,23 +494,42 @@ class CatalogTransaction:
                 "begin one here"
             )
 
-    def _refuse_halves(self, name: str, opened: Snapshot) -> None:
+    def _refuse_halves(self, name: str, store: AtomicStore, opened: Snapshot) -> None:
         """Refuse a table that another transaction has changed together with one opened before.
 
-        What it shows holds all transactions up to now; what was opened before may lack some.
+        What it shows holds all transactions up to now. What was opened before lacks those that are
+        later than its snapshot, and no others, as times ascend in every table: its own history is
+        looked at only if that of this table has too many commits since.
         """
-        for path, table in self._opened.values():
-            newest = latest(table.store, start=table.snapshot.id)
-            for snapshot in walk(table.store, newest):
-                part = snapshot.transaction
-                if snapshot.id <= table.snapshot.id:
+        if TRANSACTIONS not in opened.reader_features:
+            return
+        older = {uuid: table.snapshot for uuid, (_, table) in self._opened.items()}
+        for snapshot in islice(walk(store, opened), COMMITS_LOOKED_AT):
+            older = {uuid: old for uuid, old in older.items() if old.time_ms < snapshot.time_ms}
+            self._refuse_half(name, snapshot, older)
+            if not older or snapshot.parent is None:
+                return
+        for uuid, old in older.items():
+            known = self._opened[uuid][1].store
+            for snapshot in walk(known, latest(known, start=old.id)):
+                if snapshot.id <= old.id:
                     break
+                part = snapshot.transaction
                 if part is not None and opened.table_uuid in part.participants:
-                    raise CommitConflict(
-                        f"{name}: transaction {part.id} has changed this table and {path}, which "
-                        "was opened here before that: begin the transaction again",
-                        theirs=f"transaction {part.id}",
-                    )
+                    self._refuse_half(name, snapshot, {uuid: old})
+
+    def _refuse_half(self, name: str, changed: Snapshot, older: Iterable[str]) -> None:
+        """Refuse a snapshot of a transaction that has changed a table opened before, by UUIDs."""
+        part = changed.transaction
+        if part is None:
+            return
+        for uuid in set(part.participants).intersection(older):
+            raise CommitConflict(
+                f"{name}: transaction {part.id} has changed this table and "
+                f"{self._opened[uuid][0]}, which was opened here before that: begin the "
+                "transaction again",
+                theirs=f"transaction {part.id}",
+            )
 
     def _earlier(self, parts: Sequence[_Part]) -> list[Published] | None:
         """The snapshots of an earlier try of the same identity; None: there was none."""

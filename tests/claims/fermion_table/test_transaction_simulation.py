@@ -81,6 +81,13 @@ def test_the_simulation_notices_a_reader_that_ignores_the_decision(
     assert re.search(HALVES, first_violation())
 
 
+def test_the_simulation_notices_a_transaction_that_opens_tables_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactions.CatalogTransaction, "_refuse_halves", lambda *arguments: None)
+    assert re.search(HALVES, first_violation())
+
+
 def test_the_simulation_notices_a_writer_that_builds_on_an_undecided_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -261,6 +261,25 @@ def test_what_tables_show_holds_no_half_of_another_transaction(two: Catalog) -> 
     assert shown(two) == ([1, 2, 3, 4], [1, 2, 3])
 
 
+@pytest.mark.parametrize("commits", [1, 40])
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_half_is_found_whatever_was_committed_after_it(
+    two: Catalog, commits: int, expires: bool
+) -> None:
+    """More commits than are looked at, or ones that have expired: the other table is asked."""
+    with two.transaction() as tx:
+        assert ids(tx.table("a")) == [1]
+        append_both(again(two), 2)
+        table = again(two).table("db.b")
+        for value in range(commits):
+            table.append(rows(10 + value))
+        if expires:
+            table.expire_snapshots(older_than="0s", retain_last=1)
+        with pytest.raises(CommitConflict, match="has changed this table and a, which was opened"):
+            tx.table("db.b")
+        tx.abort()
+
+
 def test_a_view_shows_all_tables_at_one_moment(two: Catalog) -> None:
     before = two.read_at()
     at = datetime.fromtimestamp(two.table("db.b").snapshot.time_ms / 1000, UTC)
@@ -567,6 +586,24 @@ def test_what_transactions_and_their_readers_cost(two: Catalog) -> None:
     with counted() as counts:
         Table.open(tables[0].location)
     assert sum(counts.values()) <= sum(otherwise.values())
+
+
+def test_a_table_is_opened_at_the_same_cost_however_many_were_opened_before(
+    catalog: Catalog,
+) -> None:
+    """Its own history tells which transactions the others may lack."""
+    names = [f"t{number:02}" for number in range(12)]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    costs = []
+    for _ in range(2):
+        with catalog.transaction() as tx:
+            for name in names:
+                with counted() as counts:
+                    tx.table(name).append(rows(1))
+                costs.append(sum(counts.values()))
+    assert len(set(costs[2:12])) == 1
+    assert len(set(costs[13:])) == 1
 
 
 @pytest.mark.parametrize("is_after", [False, True])

@@ -244,6 +244,8 @@ class _Simulation:
                 catalog.table(names[0]).append(rows)
             else:
                 with catalog.transaction(commit_user="u", commit_identifier=value) as tx:
+                    shown = {name: tx.table(name).to_arrow()["id"].to_pylist() for name in names}
+                    self.refuse_halves(shown)
                     for name in names:
                         tx.table(name).append(rows)
         except CommitConflict:
@@ -280,7 +282,7 @@ class _Simulation:
     def refuse_halves(self, shown: dict[str, list[int]]) -> None:
         """Raise where rows of one transaction are in some of its tables only, or twice."""
         for value, names in list(self.changed.items()):
-            counts = {shown[name].count(value) for name in names}
+            counts = {shown[name].count(value) for name in names if name in shown}
             if len(counts) > 1 or counts - {0, 1}:
                 raise Violation(f"value {value} of {names}: {shown}")
 
