@@ -9,9 +9,13 @@ deletes what is dead by the markers it has seen.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fermion.arguments import integer
 from fermion.exports import dataclass
@@ -26,9 +30,10 @@ from fermion_table.expiry.reachable import (
     live_objects,
 )
 from fermion_table.metadata import consumers, pointers
+from fermion_table.metadata.file_columns import PATHS, path_table, paths_of_entries
 from fermion_table.metadata.history import earliest_id, latest_listed, try_load, walk
-from fermion_table.metadata.manifest import paths_of
-from fermion_table.metadata.manifest_store import changelog_entries, manifests_of, removed_entries
+from fermion_table.metadata.manifest import Entry, ManifestReference
+from fermion_table.metadata.manifest_store import live_ordinals, manifest_files, manifests_of
 from fermion_table.metadata.references import (
     HEAD_PROPERTY,
     Branch,
@@ -134,13 +139,10 @@ def expire_snapshots(
     silent_since = None if consumer_age_ms is None else moment - consumer_age_ms
     policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms, silent_since)
     plan, retries = despite_expiry(store, lambda: _plan_run(store, branch, policy, dry_run))
+    objects = plan.objects["path"].sort().to_pylist()
+    data, others = list(filter(is_data, objects)), list(itertools.filterfalse(is_data, objects))
     if not dry_run:
-        for path in [
-            *plan.consumers,
-            *plan.tags,
-            *sorted(plan.objects, key=lambda path: (not is_data(path), path)),
-            *plan.slots,
-        ]:
+        for path in (*plan.consumers, *plan.tags, *data, *others, *plan.slots):
             store.delete(path)
         pointers.drop_old_markers(store, branch)
     return MaintenanceResult(
@@ -148,10 +150,10 @@ def expire_snapshots(
         slots=len(plan.slots),
         tags=len(plan.tags),
         consumers=len(plan.consumers),
-        files=sum(is_data(path) for path in plan.objects),
-        objects=sum(not is_data(path) for path in plan.objects),
-        bytes=sum(plan.objects.values()),
-        paths=tuple(sorted([*plan.consumers, *plan.tags, *plan.objects, *plan.slots])),
+        files=len(data),
+        objects=len(others),
+        bytes=pc.sum(plan.objects["size"]).as_py() or 0,
+        paths=tuple(sorted([*plan.consumers, *plan.tags, *objects, *plan.slots])),
         dry_run=dry_run,
         retries=retries,
         seconds=time.monotonic() - began,
@@ -185,12 +187,12 @@ class _Policy:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one expiry deletes: paths, of objects with their sizes."""
+    """What one expiry deletes: paths, of objects with their sizes, as `PATHS`."""
 
     snapshots: int
     consumers: list[str]
     tags: list[str]
-    objects: dict[str, int]
+    objects: pa.Table
     slots: list[str]
 
 
@@ -221,8 +223,10 @@ def _plan_run(
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
     still_recorded = [each for each in counted if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
-    before = _data_before(store, there, kept, branch, void)
-    before |= _metadata_before(store, recorded_there, recorded, branch, void)
+    before = _deletable(
+        _data_before(store, there, kept, branch, void),
+        _metadata_before(store, recorded_there, recorded, branch, void),
+    )
     earliest = kept
     if not dry_run:
         if kept > there or (kept and recorded > recorded_there):
@@ -235,9 +239,8 @@ def _plan_run(
         earliest=earliest,
         earliest_changelog=recorded,
         branch=branch,
-        asked=before,
+        asked=before["path"],
     )
-    alive = live.among(before)
     old_files = plan_snapshot_files(
         times_ms,
         earliest=min(kept, recorded),
@@ -248,7 +251,7 @@ def _plan_run(
         snapshots=len({*range(there, kept)} - void),
         consumers=[each.path for each in over],
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
-        objects={path: size for path, size in before.items() if path not in alive},
+        objects=before.filter(live.lacks(before["path"])),
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],
     )
 
@@ -286,34 +289,44 @@ def _snapshot_times(
 
 def _data_before(
     store: AtomicStore, there: int, earliest: int, branch: str, void: Set[int]
-) -> dict[str, int]:
-    """The data that only snapshots that expire may refer to, with sizes.
+) -> Iterator[pa.Table]:
+    """The data that only snapshots that expire may refer to, as `PATHS`.
 
     The files that were removed after the first of them, up to the first that is kept.
     """
-    sizes: dict[str, int] = {}
     for snapshot_id in sorted({*range(there + 1, earliest + 1)} - void):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is not None:
-            for entry in removed_entries(store, snapshot):
-                sizes.update(paths_of(entry))
-    return _deletable(sizes)
+            delta = snapshot.delta
+            yield from _files(store, delta.removed, delta.removed_manifests)
 
 
 def _metadata_before(
     store: AtomicStore, there: int, earliest: int, branch: str, void: Set[int]
-) -> dict[str, int]:
-    """The metadata and changelog files of snapshots whose changelogs expire, with sizes."""
-    sizes: dict[str, int] = {}
+) -> Iterator[pa.Table]:
+    """The metadata and changelog files of snapshots whose changelogs expire, as `PATHS`."""
     for snapshot_id in sorted({*range(there, earliest)} - void):
         snapshot = try_load(store, snapshot_id, branch=branch)
         if snapshot is not None:
-            sizes.update((each.path, each.size) for each in manifests_of(store, snapshot))
-            sizes[snapshot.schema.path] = snapshot.schema.size
-            for entry in changelog_entries(store, snapshot):
-                sizes.update(paths_of(entry))
-    return _deletable(sizes)
+            yield path_table((each.path, each.size) for each in manifests_of(store, snapshot))
+            yield path_table([(snapshot.schema.path, snapshot.schema.size)])
+            if snapshot.changelog is not None:
+                changelog = snapshot.changelog
+                yield from _files(store, changelog.entries, changelog.manifests)
 
 
-def _deletable(sizes: dict[str, int]) -> dict[str, int]:
-    return {path: size for path, size in sizes.items() if path.startswith(_DELETABLE)}
+def _files(
+    store: AtomicStore, entries: Iterable[Entry], manifests: Iterable[ManifestReference]
+) -> Iterator[pa.Table]:
+    """The files of entries, and of those that manifests list, as `PATHS`."""
+    yield paths_of_entries(entries)
+    for reference in manifests:
+        yield manifest_files(store, reference).paths(live_ordinals(reference))
+
+
+def _deletable(*files: Iterable[pa.Table]) -> pa.Table:
+    """Files by path, each once, without those that no expiry deletes."""
+    named = pa.concat_tables([PATHS.empty_table(), *itertools.chain.from_iterable(files)])
+    each = named.group_by("path").aggregate([("size", "max")]).rename_columns(PATHS.names)
+    starts = (pc.starts_with(each["path"], pattern=start) for start in _DELETABLE)
+    return each.filter(functools.reduce(pc.or_, starts))

@@ -17,8 +17,9 @@ from fermion_table.expiry.maintenance import (
     despite_expiry,
     is_data,
 )
-from fermion_table.expiry.reachable import ASKED_MAX, live_objects
+from fermion_table.expiry.reachable import live_objects
 from fermion_table.metadata import pointers
+from fermion_table.metadata.file_columns import PATHS, path_table
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.references import list_branches
 from fermion_table.moments import now_ms
@@ -39,7 +40,6 @@ from fermion_table.storage.store import AtomicStore, StoredObject, UnfinishedUpl
 
 BATCH = 32_768
 """Files of a listing that are objects at once: a million would take 220 MB."""
-_LISTED = pa.schema({"path": pa.string(), "size": pa.int64()})
 _log = logger(__name__)
 
 
@@ -102,7 +102,7 @@ def remove_orphan_files(
             pointers.follow_markers(store, name)
     # The listing first: whatever a commit publishes after it is live, or too young to be in it.
     in_use = [_in_use(chunk.to_pylist()) for chunk in old["path"].chunks]
-    asked = old["path"].to_pylist() if len(old) <= ASKED_MAX else None
+    asked = old["path"]
     live, retries = despite_expiry(store, lambda: live_objects(store, now=moment, asked=asked))
     old = old.filter(live.lacks(old["path"], set().union(*in_use)))
     del live  # as large as the listing
@@ -127,13 +127,12 @@ def remove_orphan_files(
 
 
 def _held(listing: Iterable[StoredObject], limit_ms: int) -> pa.Table:
-    """Paths and sizes of what may go of a listing, as columns."""
-    remaining, batches = iter(listing), []
+    """What may go of a listing, as `PATHS`."""
+    remaining, tables = iter(listing), [PATHS.empty_table()]
     while some := list(itertools.islice(remaining, BATCH)):
         old = plan_orphans(some, live=(), older_than_ms=limit_ms)
-        columns = [item.path for item in old], [item.size for item in old]
-        batches.append(pa.record_batch(list(map(pa.array, columns, _LISTED.types)), schema=_LISTED))
-    return pa.Table.from_batches(batches, _LISTED)
+        tables.append(path_table((item.path, item.size) for item in old))
+    return pa.concat_tables(tables)
 
 
 def _in_use(paths: Collection[str]) -> set[str]:

@@ -50,7 +50,7 @@ class LiveObjects:
         any path.
     """
 
-    asked: pa.Array | None = None
+    asked: pa.ChunkedArray | None = None
     _paths: set[str] = field(default_factory=set)
     _listed: dict[tuple[str, tuple[int, ...]], pa.Array] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class LiveObjects:
             key = reference.hash, reference.dead
             if key not in self._listed:
                 files = manifest_files(store, reference)
-                paths = files.paths(live_ordinals(reference))
+                paths = files.paths(live_ordinals(reference))["path"].combine_chunks()
                 if self.asked is not None:
                     paths = paths.filter(pc.is_in(paths, value_set=self.asked))
                 self._listed[key] = paths
@@ -105,7 +105,7 @@ def live_objects(
     earliest: int = 0,
     earliest_changelog: int = 0,
     branch: str = MAIN,
-    asked: Collection[str] | None = None,
+    asked: pa.ChunkedArray | None = None,
 ) -> LiveObjects:
     """Everything that must not be deleted.
 
@@ -117,7 +117,7 @@ def live_objects(
     Raises UnsupportedFeature: The table needs a newer writer, which may know of other objects.
     """
     few = asked is not None and len(asked) <= ASKED_MAX
-    live = LiveObjects(pa.array(asked, pa.string()) if few else None)
+    live = LiveObjects(asked if few else None)
     # These first: what is no longer there has become a tag or branch by now.
     for snapshot in pending_snapshots(store):
         # Where something is missing, its maker came too late, and died before giving up.

@@ -6,8 +6,7 @@ file. `ListedFiles` answers from entries in memory; `packed_manifest` from a fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from itertools import chain
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,8 @@ from fermion.exports import dataclass
 from fermion_table.metadata.manifest import Entry, Layout, paths_of
 
 Partition = tuple[Any, ...]
+PATHS = pa.schema({"path": pa.string(), "size": pa.int64()})
+"""Files by their paths in the table, with their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ class FileColumns(Protocol):
     def find(self, files: Collection[str]) -> dict[str, int]:
         """The ordinals of files by name, of those that are here; the last one of equal names."""
 
-    def paths(self, ordinals: np.ndarray) -> pa.Array:
-        """The paths in the table of some files, of their column files and deletion vectors:
-        ``string``, in no order, without nulls. Files of other tables have none."""
+    def paths(self, ordinals: np.ndarray) -> pa.Table:
+        """Some files, and the column files, blob files, indexes and deletion vectors of them, as
+        `PATHS`: in no order, without those of other tables."""
 
 
 def _batch(name: str) -> Callable[[Entry], int | None]:
@@ -174,9 +175,22 @@ class ListedFiles:
             if entry.file in files
         }
 
-    def paths(self, ordinals: np.ndarray) -> pa.Array:
+    def paths(self, ordinals: np.ndarray) -> pa.Table:
         """See `FileColumns`."""
-        return pa.array(chain.from_iterable(map(paths_of, self.entries(ordinals))), pa.string())
+        return paths_of_entries(self.entries(ordinals))
+
+
+def paths_of_entries(entries: Iterable[Entry]) -> pa.Table:
+    """The files of entries that lie in this table, as `PATHS`."""
+    found = [item for entry in entries for item in paths_of(entry).items()]
+    return path_table(found)
+
+
+def path_table(items: Iterable[tuple[str, int]]) -> pa.Table:
+    """Paths and sizes, as `PATHS`."""
+    listed = list(items)
+    columns = [path for path, _ in listed], [size for _, size in listed]
+    return pa.table(list(map(pa.array, columns, PATHS.types)), schema=PATHS)
 
 
 def numbers_of(values: Sequence[int | None]) -> Numbers:

@@ -29,6 +29,7 @@ where every value is 0.
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -46,11 +47,13 @@ from fermion_table.metadata.file_columns import (
     BATCH_BOUNDS,
     NUMBERS,
     ORDERING,
+    PATHS,
     PLANNED,
     PLANNED_WITH_FILTER,
     FieldBounds,
     Numbers,
     Partition,
+    path_table,
 )
 from fermion_table.metadata.manifest import (
     BatchRange,
@@ -401,22 +404,19 @@ class PackedFiles:
         (ordinals,) = np.nonzero(inside.to_numpy(zero_copy_only=False))
         return {names[ordinal].as_py(): ordinal for ordinal in ordinals.tolist()}
 
-    def paths(self, ordinals: np.ndarray) -> pa.Array:
+    def paths(self, ordinals: np.ndarray) -> pa.Table:
         """See `FileColumns`."""
-        beside = ("column_files", "indexes", "blob_files")
-        table = self._read(["path", "deletion_vector", *beside], ordinals)
-        found = [pa.nulls(0, pa.string())]
+        beside = ("deletion_vector", "column_files", "indexes", "blob_files")
+        table = self._read([*PATHS.names, *beside], ordinals)
+        found = [PATHS.empty_table()]
         if "path" in table.column_names:
-            found += table.column("path").drop_null().chunks
-        if "deletion_vector" in table.column_names:
-            texts = table.column("deletion_vector").drop_null().to_pylist()
-            vectors = [_parsed(text, _JSON["deletion_vector"]).path for text in texts]
-            found.append(pa.array(vectors, pa.string()))
+            found.append(table.select(PATHS.names).filter(pc.is_valid(table["path"])).cast(PATHS))
         for name in (each for each in beside if each in table.column_names):
             texts = table.column(name).drop_null().to_pylist()
-            files = [each for text in texts for each in _parsed(text, _JSON[name])]
-            found.append(pa.array([each.path for each in files if each.path], pa.string()))
-        return pa.concat_arrays(found)
+            parsed = [_parsed(text, _JSON[name]) for text in texts]
+            files = parsed if name == "deletion_vector" else itertools.chain.from_iterable(parsed)
+            found.append(path_table((each.path, each.size) for each in files if each.path))
+        return pa.concat_tables(found)
 
 
 def _entries(table: pa.Table, count: int) -> list[Entry]:
