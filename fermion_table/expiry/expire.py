@@ -139,7 +139,7 @@ def expire_snapshots(
     silent_since = None if consumer_age_ms is None else moment - consumer_age_ms
     policy = _Policy(limit, retained, changelogs, moment, snapshot_file_grace_ms, silent_since)
     plan, retries = despite_expiry(store, lambda: _plan_run(store, branch, policy, dry_run))
-    objects = plan.objects["path"].sort().to_pylist()
+    objects = sorted(plan.objects["path"].to_pylist())
     data, others = list(filter(is_data, objects)), list(itertools.filterfalse(is_data, objects))
     if not dry_run:
         for path in (*plan.consumers, *plan.tags, *data, *others, *plan.slots):
@@ -223,7 +223,7 @@ def _plan_run(
     recorded_there = min(there, max(first_own, pointers.first_recorded(store, branch)))
     still_recorded = [each for each in counted if each[0] >= recorded_there]
     recorded = max(recorded_there, policy.first_changelog(still_recorded, kept))
-    before = _deletable(
+    files = _deletable(
         _data_before(store, there, kept, branch, void),
         _metadata_before(store, recorded_there, recorded, branch, void),
     )
@@ -239,7 +239,7 @@ def _plan_run(
         earliest=earliest,
         earliest_changelog=recorded,
         branch=branch,
-        asked=before["path"],
+        asked=files["path"],
     )
     old_files = plan_snapshot_files(
         times_ms,
@@ -251,7 +251,7 @@ def _plan_run(
         snapshots=len({*range(there, kept)} - void),
         consumers=[each.path for each in over],
         tags=[tag_path(tag.name) for tag in list_tags(store) if is_over(tag, policy.now)],
-        objects=before.filter(live.lacks(before["path"])),
+        objects=files.filter(live.lacks(files["path"])),
         slots=[snapshot_path(snapshot_id, branch) for snapshot_id in old_files],
     )
 
@@ -327,6 +327,8 @@ def _files(
 def _deletable(*files: Iterable[pa.Table]) -> pa.Table:
     """Files by path, each once, without those that no expiry deletes."""
     named = pa.concat_tables([PATHS.empty_table(), *itertools.chain.from_iterable(files)])
-    each = named.group_by("path").aggregate([("size", "max")]).rename_columns(PATHS.names)
-    starts = (pc.starts_with(each["path"], pattern=start) for start in _DELETABLE)
-    return each.filter(functools.reduce(pc.or_, starts))
+    starts = (pc.starts_with(named["path"], pattern=start) for start in _DELETABLE)
+    named = named.filter(functools.reduce(pc.or_, starts))
+    named = named.group_by("path").aggregate([("size", "max")]).rename_columns(PATHS.names)
+    pa.default_memory_pool().release_unused()  # there may be millions
+    return named

@@ -410,7 +410,8 @@ class PackedFiles:
         table = self._read([*PATHS.names, *beside], ordinals)
         found = [PATHS.empty_table()]
         if "path" in table.column_names:
-            found.append(table.select(PATHS.names).filter(pc.is_valid(table["path"])).cast(PATHS))
+            own = table.select(PATHS.names).cast(PATHS)
+            found.append(own.filter(pc.is_valid(own["path"])) if own["path"].null_count else own)
         for name in (each for each in beside if each in table.column_names):
             texts = table.column(name).drop_null().to_pylist()
             parsed = [_parsed(text, _JSON[name]) for text in texts]
