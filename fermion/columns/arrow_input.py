@@ -138,7 +138,7 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
     for field in schema if schema is not None else ():
         _check_kept(field, data.get(field.name))
     try:
-        return pa.table(data, schema=schema)
+        table = pa.table(data, schema=schema)
     except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
         fields = {each.name: each for each in schema or ()}
         for name, values in data.items():  # Arrow does not say which one it was
@@ -151,6 +151,9 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
                 dtype = f" of type {wanted.field(0).type}" if wanted is not None else ""
                 raise InvalidArgumentError(f"data: column {name!r}{dtype}: {wrong}") from wrong
         raise InvalidArgumentError(f"data: {error}") from error
+    for field in table.schema if schema is None else ():
+        _check_kept(field, data[field.name])
+    return table
 
 
 def _check_kept(field: pa.Field, values: Any) -> None:
@@ -158,10 +161,11 @@ def _check_kept(field: pa.Field, values: Any) -> None:
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if kind == "O" or (kind == "M" and pat.is_date(field.type)):  # other times Arrow refuses
         values = np.asarray(values).astype("M8[us]" if kind == "M" else object).tolist()
-    if isinstance(values, (list, tuple)):
+    is_float = kind in ("f", "i", "u") and pat.is_floating(field.type)
+    if isinstance(values, (list, tuple)) or is_float:
         try:
             python_values.check_kept(values, field.type)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise InvalidArgumentError(
                 f"data: column {field.name!r} of type {field.type}: {error}"
             ) from error

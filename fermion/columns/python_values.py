@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 _FRACTIONS = float, np.floating, Decimal
+_NUMBERS = float, int, np.floating, np.integer
 _TIMES = datetime.datetime, datetime.time, datetime.timedelta
 _ITEMS = list, tuple, set, frozenset, ItemsView
 _START = datetime.time()
@@ -20,14 +21,14 @@ _START = datetime.time()
 
 def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
     """Refuse values of Python that Arrow would cut off: fractions of integers and of units of time,
-    the time of day of a date; also within lists, maps and structs.
+    the time of day of a date, numbers too large for a float; also within lists, maps and structs.
 
     Raises pyarrow.ArrowException: Says which value.
     """
     if pat.is_dictionary(dtype):
         dtype = dtype.value_type
     if pat.is_struct(dtype):
-        rows = [each for each in values if isinstance(each, dict)]
+        rows = [_by_name(each, dtype) for each in values if isinstance(each, (dict, tuple, list))]
         for field in dtype:
             check_kept([row.get(field.name) for row in rows], field.type)
     elif pat.is_map(dtype):
@@ -38,6 +39,9 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
     elif pat.is_nested(dtype) and hasattr(dtype, "value_type"):
         lists = (each for each in values if isinstance(each, _ITEMS) or _has_objects(each))
         check_kept([each for items in lists for each in items], dtype.value_type)
+    elif pat.is_floating(dtype):
+        if dtype.bit_width < 64:
+            _check_finite(values, dtype)
     elif pat.is_integer(dtype) or (pat.is_temporal(dtype) and not pat.is_interval(dtype)):
         values = list(values)
         kinds = set(map(type, values))
@@ -49,6 +53,24 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
                     raise pa.ArrowInvalid(f"{each!r} is no whole number")
                 if isinstance(each, _TIMES) and each == each and _is_cut(each, dtype):
                     raise pa.ArrowInvalid(f"{each!r} is more exact than the type")
+
+
+def _by_name(row: Any, dtype: pa.StructType) -> dict[str, Any]:
+    """The values of a struct, which Arrow takes as a dict, as a tuple of them, or as pairs."""
+    if isinstance(row, tuple):
+        return dict(zip(dtype.names, row, strict=False))
+    return dict(each for each in row if isinstance(each, tuple)) if isinstance(row, list) else row
+
+
+def _check_finite(values: Iterable[Any], dtype: pa.DataType) -> None:
+    """Refuse numbers that are infinite only in a type of floats."""
+    if not isinstance(values, np.ndarray):
+        values = [each for each in values if isinstance(each, _NUMBERS)]
+    numbers = np.asarray(values, np.float64)
+    with np.errstate(over="ignore"):
+        is_lost = np.isinf(numbers.astype(dtype.to_pandas_dtype())) & np.isfinite(numbers)
+    if is_lost.any():
+        raise pa.ArrowInvalid(f"{numbers[is_lost][0]} is too large for {dtype}")
 
 
 def _is_cut(value: Any, dtype: pa.DataType) -> bool:

@@ -51,6 +51,15 @@ def test_whole_floats_are_integers(values):
         (pd.Series([1.5], dtype=object), pa.int8()),
         (np.array(["2020-01-01T12"], "M8[h]"), pa.date32()),
         ([None, {"x": [time(1, 2, 3, 4)]}], pa.struct([("x", pa.large_list(pa.time32("ms")))])),
+        ([(1.5,), None], pa.struct([("x", pa.int8())])),
+        ([[("x", 1.5)]], pa.struct([("x", pa.int8())])),
+        ([1.0, None, 1e300], pa.float32()),
+        ([10**400], pa.float32()),
+        ([70_000], pa.float16()),
+        (np.array([1.0, 1e39]), pa.float32()),
+        (pd.Series([-70_000]), pa.float16()),
+        ([np.array([1e300])], pa.list_(pa.float32())),
+        ([[(1e300, "y")]], pa.list_(pa.struct([("x", pa.float32()), ("y", pa.string())]))),
     ],
 )
 def test_what_arrow_would_cut_off_is_refused(values, dtype):
@@ -71,11 +80,23 @@ def test_what_arrow_would_cut_off_is_refused(values, dtype):
         ([np.longdouble(1), np.float16(2), Decimal("3.0")], pa.int8()),
         ([[1.0, 2], None], pa.list_(pa.int8())),
         ([[("x", 1.0)], {"y": 2.0}, None], pa.map_(pa.string(), pa.int8())),
+        ([(1.0,), None], pa.struct([("x", pa.int8())])),
+        ([float("inf"), -0.0, None, 3.4028234663852886e38, 0.1, True], pa.float32()),
+        (np.array([np.inf, 1e38]), pa.float32()),
+        ([], pa.float16()),
     ],
 )
 def test_what_fits_is_taken(values, dtype):
     found = record_batch_reader({"n": values}, schema=pa.schema([("n", dtype)])).read_all()
     assert found.column("n").combine_chunks().equals(pa.array(values, dtype))
+
+
+def test_nanoseconds_of_a_list_without_a_type_are_refused():
+    """Arrow takes pandas' timestamps for such of microseconds; a series keeps them."""
+    with pytest.raises(InvalidArgumentError, match="is more exact than the type"):
+        record_batch_reader({"n": [pd.Timestamp(1)]})
+    kept = record_batch_reader({"n": pd.Series([pd.Timestamp(1)], dtype="M8[ns]")})
+    assert kept.schema.field("n").type == pa.timestamp("ns")
 
 
 def test_frames_of_pandas_3_are_frames_of_pandas():

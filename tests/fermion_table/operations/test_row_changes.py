@@ -241,6 +241,8 @@ def test_updates_set_values_and_what_is_computed_from_the_row(table_path, value,
         (pa.int8(), 1.5),
         (pa.timestamp("ms"), datetime(2020, 1, 1, 0, 0, 0, 1)),
         (pa.date32(), datetime(2020, 1, 1, 12)),
+        (pa.float32(), 1e300),
+        (pa.struct([("x", pa.int8())]), (1.5,)),
     ],
 )
 def test_values_that_arrow_would_cut_off_are_refused(table_path, dtype, value):
