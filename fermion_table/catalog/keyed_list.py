@@ -38,7 +38,7 @@ from fermion_table.writing.make_writer import write_changes
 
 KEYS_ASKED_MAX = 1_000
 """A change that is about more keys reads the whole list, and depends on all of it."""
-COMPACTED_EVERY = 8
+COMPACTED_EVERY = 32
 """Of so many changes one is followed by a compaction: clients that all do it only lose races."""
 
 Rows = Sequence[Sequence[Any]]
@@ -47,20 +47,38 @@ Decide = Callable[[pa.Table, bool], pa.RecordBatch | None]
 changes."""
 
 
+class FoundRows:
+    """Finds rows by key: a change of rows that were looked up just before finds them again."""
+
+    def __init__(self) -> None:
+        self._lookups = Lookups()
+        self._last: tuple[object, pa.Table] | None = None
+
+    def find(self, scan: Scan, keys: Rows) -> pa.Table:
+        """The rows of some keys, with all columns."""
+        assert scan.key is not None
+        asked = (scan.snapshot.hash, *map(tuple, keys))
+        last = self._last
+        if last is None or last[0] != asked:
+            rows = self._lookups.find(scan, key_rows(list(asked[1:]), scan.key))
+            self._last = last = (asked, rows)
+        return last[1]
+
+
 @dataclass(slots=True)
 class ListChange:
     """A change of some rows, to be made on any snapshot of the list.
 
     keys: Those that it is about: their rows are read. None, or none: all rows.
     decide: See `Decide`.
-    lookups: Of the list.
+    asked: Finds rows of the list.
     also: What other rows it is about. Then it depends on all rows that others write.
     """
 
     keys: Rows | None
     names: Sequence[str]
     decide: Decide
-    lookups: Lookups
+    asked: FoundRows
     also: Expression | None = None
     kind: Kind = "upsert"
     scope: Partitions | None = None
@@ -76,7 +94,7 @@ class ListChange:
     def apply(self, draft: Draft) -> None:
         """Read the rows of a draft, decide, and write."""
         if self.keys and self._chosen is not None and self.also is None:
-            data = found(self.lookups, draft.scan(None), self.keys)
+            data = self.asked.find(draft.scan(None), self.keys)
         else:
             chosen = table_filter(self._chosen, draft.schema, where=draft.store.location)
             data = draft.scan(chosen).to_arrow()
@@ -113,7 +131,7 @@ class KeyedList:
         )
         self._key = tuple(primary_key)
         self._table: Table | None = None
-        self._lookups = Lookups()
+        self._asked = FoundRows()
 
     @property
     def store(self) -> AtomicStore:
@@ -130,7 +148,7 @@ class KeyedList:
         table = self.latest()
         if table is None:
             return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
-        return found(self._lookups, table.scan(), keys)
+        return self._asked.find(table.scan(), keys)
 
     def change(
         self, keys: Rows | None, decide: Decide, message: str, *, also: Expression | None = None
@@ -143,7 +161,7 @@ class KeyedList:
         Raises CommitConflict, CommitStateUnknown.
         """
         table = self._known() or self._made()
-        change = ListChange(keys, self._key, decide, self._lookups, also)
+        change = ListChange(keys, self._key, decide, self._asked, also)
         committed = commit_change(table, change, message=message)
         if committed.id % COMPACTED_EVERY == 0:
             with contextlib.suppress(OSError, TableError):  # the change stands
@@ -169,12 +187,6 @@ class KeyedList:
                 create_defined(self._store, self._definition)
         self._table = Table(self._store, latest(self._store))
         return self._table
-
-
-def found(lookups: Lookups, scan: Scan, keys: Rows) -> pa.Table:
-    """The rows of some keys."""
-    assert scan.key is not None
-    return lookups.find(scan, key_rows([tuple(key) for key in keys], scan.key))
 
 
 def filter_of(names: Sequence[str], keys: Iterable[Sequence[Any]]) -> Expression:

@@ -117,9 +117,10 @@ class Tables:
     ) -> Table:
         """Make a table, with first rows unless they are None (see `Catalog.create_table`)."""
         definition.first_schema()  # a wrong argument is told before anything is looked for
+        keys = _keys_of(name)  # all that the change will read: they are looked up once
         for tries in range(TRIES_MAX):
             are_read = tries > 0 and rows is not None  # a stream can't be read again
-            row = self._names.row(name)
+            row = self._names.find(keys).get(name.key)
             placed = self._placed(name, row)
             if placed is not None and not (are_read and mode == "overwrite"):
                 return self._existing(name, placed, definition, rows, mode, message)
@@ -208,8 +209,7 @@ class Tables:
                     yield replace(other, dropped=_others(other, uuid))
             yield from namespace_rows(name.namespace, there)
 
-        keys = [name.key, *keys_of_namespace(name.namespace)]
-        self._names.change(keys, decide, f"register {name}", also=naming(uuid))
+        self._names.change(_keys_of(name), decide, f"register {name}", also=naming(uuid))
 
     def drop(self, name: TableName, *, purge: bool) -> DroppedTable | None:
         """Drop a table (see `Catalog.drop_table`); what was deleted, None without `purge`."""
@@ -333,8 +333,7 @@ class Tables:
                 used = max(row.directories, number + 1)
                 yield replace(row, directories=used, dropped=(*row.dropped, mine))
 
-        keys = [name.key, *keys_of_namespace(name.namespace)]
-        self._names.change(keys, decide, f"create {name}")
+        self._names.change(_keys_of(name), decide, f"create {name}")
         if not lost:
             return True
         row = self._names.row(name)
@@ -397,6 +396,11 @@ class Tables:
     def _make_folder(self, name: TableName) -> None:
         if name.namespace:
             self._warehouse.make_folder("/".join(name.namespace))
+
+
+def _keys_of(name: TableName) -> list[Key]:
+    """The keys of a table's row, and of those of its namespaces."""
+    return [name.key, *keys_of_namespace(name.namespace)]
 
 
 def _unused(row: CatalogRow) -> CatalogRow | Key:

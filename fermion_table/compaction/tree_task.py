@@ -52,6 +52,8 @@ AHEAD_BYTES_MIN = 16 * MIB
 """Of files this large together the next rows are merged while some are written."""
 AHEAD_WINDOWS = 4
 """So many windows of rows (see `merge_reader`): merging goes on while a whole stripe is encoded."""
+SMALL_BYTES = MIB
+"""Files that are no larger together are merged as one section: a section each takes longer."""
 HELD_BYTES = 48 * MIB
 """Rows of all runs that are held: more than for a scan, as a page of numbers lies in several pieces
 of a run, and is read for each of them."""
@@ -209,8 +211,10 @@ class TreeTask(CompactionTask):
     ) -> Iterator[RunBatch]:
         """The rows of neighbouring sections, merged with older ones, in the order of keys."""
         arrow = self.reader.schema
-        if older.runs:  # their files do not end where sections do
-            sections = [section_of(file for section in sections for file in section.files)]
+        files = [file for section in sections for file in section.files]
+        is_small = sum(file.size for file in files) <= SMALL_BYTES
+        if older.runs or is_small:  # files of older runs do not end where sections do
+            sections = [section_of(files)]
         for section in sections:
             runs = [splits_of((file.entry for file in run), self.store) for run in section.runs]
             merged = merged_rows(

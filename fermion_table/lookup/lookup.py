@@ -65,17 +65,28 @@ DECODED_BYTES_LOCAL, DECODED_BYTES_REMOTE = 16 * MIB, MIB
 second lookup, at the first as of a remote one."""
 ROWS_PER_KEY = 262_144
 """Those of a greater file, once it was asked for one key in so many rows."""
+FEW_KEYS = 8
+"""So many keys are compared with the bounds of a run before its files are asked."""
 BYTES_PER_KEY = 24
 """A guess, for keys that are not numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A sorted run, and the bounds of its files' keys."""
+    """A sorted run, the bounds of its files' keys, and those of all its keys.
+
+    least, greatest: As Python has them.
+    """
 
     splits: tuple[FileSplit, ...]
     min_keys: Keys
     max_keys: Keys
+    least: Any
+    greatest: Any
+
+    def may_hold(self, keys: Sequence[Any]) -> bool:
+        """Whether it may hold one of few keys, as Python has them; none: nothing is known."""
+        return not keys or any(self.least <= key <= self.greatest for key in keys)
 
     def shares(self, keys: Keys, wanted: np.ndarray) -> Iterator[tuple[FileSplit, np.ndarray]]:
         """The files that may hold some of the keys, and which.
@@ -127,7 +138,9 @@ class _Plan:
         dtype = pa.int64() if key.is_direct else pa.large_binary()
         low = keys_of(array_of([file.min_key for file in run], dtype))
         high = keys_of(array_of([file.max_key for file in run], dtype))
-        return _Run(splits_of((file.entry for file in run), self.store), low, high)
+        splits = splits_of((file.entry for file in run), self.store)
+        files = list(run)
+        return _Run(splits, low, high, files[0].min_key, files[-1].max_key)
 
     @property
     def locations(self) -> set[str]:
@@ -228,6 +241,7 @@ class _Lookup:
         first, self._numbered = distinct(encoded)
         self._rows = take_batch_rows(keys, first)
         self._keys = pick(encoded, first)
+        self._few = self._keys.tolist() if len(first) <= FEW_KEYS else ()
 
     def found(self) -> tuple[pa.Table, np.ndarray]:
         """The rows, in the order of the keys that were asked for, and the places of those."""
@@ -260,6 +274,8 @@ class _Lookup:
         for tree, wanted in self._trees():
             runs = self._plan.runs_of(tree, self._key)
             for run in reversed(runs) if is_first else runs:
+                if not run.may_hold(self._few):
+                    continue
                 decided = [wanted[:0]]
                 for split, asked in run.shares(self._keys, wanted):
                     found = _one_of_each(self._in_file(split, asked), is_first=is_first)
