@@ -38,7 +38,7 @@ from fermion_table.writing.make_writer import write_changes
 
 KEYS_ASKED_MAX = 1_000
 """A change that is about more keys reads the whole list, and depends on all of it."""
-COMPACTED_EVERY = 32
+COMPACTED_EVERY = 16
 """Of so many changes one is followed by a compaction: clients that all do it only lose races."""
 
 Rows = Sequence[Sequence[Any]]

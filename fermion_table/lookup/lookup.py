@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,12 +23,13 @@ from fermion.engine import (
     take_table_rows,
 )
 from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.forks import cached_property
 from fermion.predicate import RowRanges, col
 from fermion_table.lookup.held_files import FileKeys, HeldFiles, HeldReader
 from fermion_table.merge_engines.key_groups import is_retraction
 from fermion_table.merging.fold import columns_to_merge, fold, groups_by_key
 from fermion_table.merging.primary_key import PrimaryKey
-from fermion_table.merging.sections import SortedRun, TreeFile, sorted_runs
+from fermion_table.merging.sections import TreeFile, sorted_runs
 from fermion_table.metadata.bucket_counts import BucketCounts, bucket_counts
 from fermion_table.metadata.history import until_expiry
 from fermion_table.options import MIB
@@ -71,22 +73,28 @@ BYTES_PER_KEY = 24
 """A guess, for keys that are not numbers."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Run:
-    """A sorted run, the bounds of its files' keys, and those of all its keys.
+    """A sorted run, and the bounds of its files' keys: arrays once a lookup may be about it."""
 
-    least, greatest: As Python has them.
-    """
-
-    splits: tuple[FileSplit, ...]
-    min_keys: Keys
-    max_keys: Keys
-    least: Any
-    greatest: Any
+    def __init__(self, files: list[TreeFile], store: AtomicStore, key: PrimaryKey) -> None:
+        self.files, self._store = files, store
+        self._dtype = pa.int64() if key.is_direct else pa.large_binary()
 
     def may_hold(self, keys: Sequence[Any]) -> bool:
         """Whether it may hold one of few keys, as Python has them; none: nothing is known."""
-        return not keys or any(self.least <= key <= self.greatest for key in keys)
+        least, greatest = self.files[0].min_key, self.files[-1].max_key
+        return not keys or any(least <= key <= greatest for key in keys)
+
+    @cached_property
+    def splits(self) -> tuple[FileSplit, ...]:
+        """Its files."""
+        return splits_of((file.entry for file in self.files), self._store)
+
+    @cached_property
+    def _bounds(self) -> tuple[Keys, Keys]:
+        low = array_of([file.min_key for file in self.files], self._dtype)
+        high = array_of([file.max_key for file in self.files], self._dtype)
+        return keys_of(low), keys_of(high)
 
     def shares(self, keys: Keys, wanted: np.ndarray) -> Iterator[tuple[FileSplit, np.ndarray]]:
         """The files that may hold some of the keys, and which.
@@ -94,10 +102,10 @@ class _Run:
         keys: Ascending.
         wanted: Which of them: their numbers, ascending.
         """
-        asked = pick(keys, wanted)
-        at = places_of(self.min_keys, asked)[1] - 1
+        asked, (low, high) = pick(keys, wanted), self._bounds
+        at = places_of(low, asked)[1] - 1
         inside = np.flatnonzero(at >= 0)
-        inside = inside[is_up_to(pick(asked, inside), pick(self.max_keys, at[inside]))]
+        inside = inside[is_up_to(pick(asked, inside), pick(high, at[inside]))]
         numbers, starts = np.unique(at[inside], return_index=True)
         for number, part in zip(numbers, np.split(wanted[inside], starts[1:]), strict=False):
             yield self.splits[number], part
@@ -115,6 +123,7 @@ class _Readers:
 class _Plan:
     """What lookups know of a snapshot.
 
+    earlier: Runs of earlier snapshots, by their first files: most are the same.
     runs: Of the trees that were asked, from the newest to the oldest.
     live: By file, the rows that are not deleted, where some are.
     """
@@ -122,6 +131,7 @@ class _Plan:
     store: AtomicStore
     trees: dict[Tree, list[TreeFile]]
     bucket_counts: BucketCounts
+    earlier: dict[str, _Run]
     runs: dict[Tree, list[_Run]] = field(default_factory=dict)
     readers: dict[object, _Readers] = field(default_factory=dict)
     live: dict[str, RowRanges] = field(default_factory=dict)
@@ -130,17 +140,13 @@ class _Plan:
         """The runs of a tree; none of one without files."""
         found = self.runs.get(tree)
         if found is None:
-            runs = sorted_runs(self.trees.get(tree, ()))
-            found = self.runs[tree] = [self._run(run, key) for run in runs]
+            runs = map(list, sorted_runs(self.trees.get(tree, ())))
+            found = self.runs[tree] = [self._run(files, key) for files in runs]
         return found
 
-    def _run(self, run: SortedRun, key: PrimaryKey) -> _Run:
-        dtype = pa.int64() if key.is_direct else pa.large_binary()
-        low = keys_of(array_of([file.min_key for file in run], dtype))
-        high = keys_of(array_of([file.max_key for file in run], dtype))
-        splits = splits_of((file.entry for file in run), self.store)
-        files = list(run)
-        return _Run(splits, low, high, files[0].min_key, files[-1].max_key)
+    def _run(self, files: list[TreeFile], key: PrimaryKey) -> _Run:
+        known = self.earlier.get(files[0].entry.file)
+        return known if known and known.files == files else _Run(files, self.store, key)
 
     @property
     def locations(self) -> set[str]:
@@ -197,7 +203,9 @@ class Lookups:
             counts = bucket_counts(entries, scan.schemas)
             if not scan.key.options.reads_level0:
                 entries = [entry for entry in entries if entry.level > 0]
-            plan = _Plan(scan.store, trees_of(entries, scan.key), counts)
+            kept = chain.from_iterable(each.runs.values() for each in self._plans.values())
+            earlier = {run.files[0].entry.file: run for run in chain.from_iterable(kept)}
+            plan = _Plan(scan.store, trees_of(entries, scan.key), counts, earlier)
         self._plans.put(snapshot.hash, plan)
         self._held.keep_only(set().union(*(kept.locations for kept in self._plans.values())))
         return plan

@@ -11,9 +11,11 @@ import pytest
 
 from fermion_table import Catalog, Table, TableExists
 from fermion_table.catalog import rows as catalog_rows
+from fermion_table.catalog import tables
 from fermion_table.catalog.names import TABLES_PATH
 from fermion_table.catalog.rows import LIST_SCHEMA
 from fermion_table.catalog.table_list import TableList
+from fermion_table.lookup.lookup import Lookups
 
 SCHEMA = pa.schema([("x", pa.int64())])
 NAMES = 3_000
@@ -128,3 +130,32 @@ def test_of_two_clients_that_register_a_table_under_two_names_one_is_refused(
         catalog.register_table("own.name", path)
     assert done == ["register own.name"]
     assert "own.name" not in catalog.tables()
+
+
+def test_a_create_looks_its_rows_up_once(tmp_path, monkeypatch):
+    """Also those of its namespaces; and again where another client has changed the list since."""
+    catalog, other = filled(tmp_path), Catalog.open(tmp_path, durability="fast")
+    asked: list[int] = []
+    find, create = Lookups.find, tables.create_defined
+
+    def counted(self: Lookups, scan: Any, keys: pa.RecordBatch) -> pa.Table:
+        asked.append(keys.num_rows)
+        return find(self, scan, keys)
+
+    monkeypatch.setattr(Lookups, "find", counted)
+    catalog.create_table("small.second", SCHEMA)
+    assert asked == [2]
+
+    def overtaken(*values: Any, **options: Any) -> Any:
+        monkeypatch.setattr(tables, "create_defined", create)
+        other.drop_namespace("empty")
+        asked.clear()
+        return create(*values, **options)
+
+    other.create_namespace("empty")
+    asked.clear()
+    monkeypatch.setattr(tables, "create_defined", overtaken)
+    catalog.create_table("empty.table", SCHEMA)
+    assert asked == [2]
+    assert "empty" in catalog.namespaces()
+    assert catalog.tables("empty") == ["empty.table"]

@@ -340,6 +340,27 @@ def test_files_that_can_not_hold_the_keys_are_not_opened(table_path, monkeypatch
     assert len(opened) == 3, "the newest run decides"
 
 
+def test_files_that_an_earlier_snapshot_had_are_known(table_path, monkeypatch):
+    table = made(table_path, properties={"bucket": "1"})
+    for k in range(5):
+        put(table, [row(k, k)])
+    resolved: list[int] = []
+    splits_of = lookup_module.splits_of
+
+    def counted(entries: Any, store: Any) -> Any:
+        made = splits_of(entries, store)
+        resolved.append(len(made))
+        return made
+
+    monkeypatch.setattr(lookup_module, "splits_of", counted)
+    assert found(table, [3], columns=["v"]) == [{"v": 3}]
+    assert resolved == [1], "no other file may hold the key"
+    put(table, [row(3, 4)])
+    assert found(table, [3], columns=["v"]) == [{"v": 4}]
+    assert found(table, [2], columns=["v"]) == [{"v": 2}]
+    assert sum(resolved) == 6, "each file once: what an earlier snapshot had stays known"
+
+
 def test_a_great_file_is_searched_by_filter_until_it_was_asked_often(table, monkeypatch):
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", 0)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 2)
