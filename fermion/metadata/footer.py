@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -100,9 +101,12 @@ class FileIdentity(NamedTuple):
 UNKNOWN_IDENTITY = FileIdentity()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What a footer says; offsets and lengths in bytes from the start of the file."""
+    """What a footer says; offsets and lengths in bytes from the start of the file.
+
+    The fields up to ``incompat`` are in the order of the struct.
+    """
 
     schema_offset: int
     schema_length: int
@@ -117,13 +121,13 @@ class Footer:
     num_stripes: int
     num_system_columns: int
     file_length: int
-    settings: int
-    crc_sections: int
-    created_by: str
     previous_footer_offset: int = 0
+    settings: int
     compat: int = 0
     incompat: int = 0
     sizes: tuple[int, ...] = KNOWN_SIZES
+    crc_sections: int
+    created_by: str
     major: int = VERSION_MAJOR
     minor: int = VERSION_MINOR
     identity: FileIdentity = UNKNOWN_IDENTITY
@@ -213,6 +217,10 @@ class Footer:
         return self.cmb_offset + self.cmb_length
 
 
+_NUMBERS = tuple(Footer.__annotations__)[: list(Footer.__annotations__).index("sizes")]
+_numbers_of = attrgetter(*_NUMBERS)
+
+
 def build_head() -> bytes:
     """The first 16 bytes, which are written before it is known which features the file has."""
     return _HEAD.pack(MAGIC, VERSION_MAJOR, VERSION_MINOR, 0)
@@ -232,23 +240,7 @@ def minor_version(incompat: int) -> int:
 def build_footer(footer: Footer) -> bytes:
     """The last 256 bytes."""
     data = _FOOTER.pack(
-        footer.schema_offset,
-        footer.schema_length,
-        footer.cit_offset,
-        footer.cit_length,
-        footer.cmb_offset,
-        footer.cmb_length,
-        footer.sections_offset,
-        footer.sections_length,
-        footer.num_columns,
-        footer.num_rows,
-        footer.num_stripes,
-        footer.num_system_columns,
-        footer.file_length,
-        footer.previous_footer_offset,
-        footer.settings,
-        footer.compat,
-        footer.incompat,
+        *_numbers_of(footer),
         *footer.sizes,
         0,
         footer.crc_sections,
@@ -291,25 +283,8 @@ def parse_footer(data: memoryview, *, file_size: int | None, where: str) -> Foot
         raise UnsupportedVersionError(
             f"{where}: format version {major}.{minor}; this reader knows {VERSION_MAJOR}.x"
         )
-    schema_offset, schema_length, cit_offset, cit_length, cmb_offset, cmb_length = values[:6]
     footer = Footer(
-        schema_offset=schema_offset,
-        schema_length=schema_length,
-        cit_offset=cit_offset,
-        cit_length=cit_length,
-        cmb_offset=cmb_offset,
-        cmb_length=cmb_length,
-        sections_offset=values[6],
-        sections_length=values[7],
-        num_columns=values[8],
-        num_rows=values[9],
-        num_stripes=values[10],
-        num_system_columns=values[11],
-        file_length=values[12],
-        previous_footer_offset=values[13],
-        settings=values[14],
-        compat=values[15],
-        incompat=values[16],
+        **dict(zip(_NUMBERS, values, strict=False)),
         sizes=values[17:22],
         crc_sections=values[23],
         created_by=values[25].rstrip(b"\0").decode(errors="replace"),
