@@ -112,16 +112,13 @@ def spark_schema(schema: pa.Schema, *, time_enabled: bool = True, where: str) ->
     Raises UnsupportedBySpark: Spark has no type for a column; the message names the column.
     """
     return st.StructType(
-        [
-            st.StructField(
-                field.name,
-                _spark_type(field.type, time_enabled, f"{where}: column {field.name!r}"),
-                field.nullable,
-                _comment(field),
-            )
-            for field in schema
-        ]
+        [_spark_field(each, time_enabled, f"{where}: column {each.name!r}") for each in schema]
     )
+
+
+def _spark_field(field: pa.Field, time_enabled: bool, where: str) -> st.StructField:
+    dtype = _spark_type(field.type, time_enabled, where)
+    return st.StructField(field.name, dtype, field.nullable, _comment(field))
 
 
 def table_schema(schema: st.StructType) -> pa.Schema:
@@ -340,15 +337,7 @@ def _spark_type(dtype: pa.DataType, time_enabled: bool, where: str) -> st.DataTy
         )
     if pat.is_struct(dtype):
         return st.StructType(
-            [
-                st.StructField(
-                    child.name,
-                    _spark_type(child.type, time_enabled, f"{where}.{child.name}"),
-                    child.nullable,
-                    _comment(child),
-                )
-                for child in dtype
-            ]
+            [_spark_field(child, time_enabled, f"{where}.{child.name}") for child in dtype]
         )
     if pat.is_map(dtype):
         return st.MapType(

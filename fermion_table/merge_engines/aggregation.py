@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from fermion_table.merge_engines.key_groups import (
     GroupedColumn,
     GroupOverflow,
     KeyGroups,
+    StoredRows,
     Unfoldable,
     after_deletions,
     is_retraction,
@@ -47,16 +48,7 @@ class Aggregation(MergeEngine):
     can_remove_rows = True
     has_functions = True
 
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """The aggregated row of each key.
 
         A later fold changes no result, but for rounding: sums and products of floats and products
@@ -64,10 +56,11 @@ class Aggregation(MergeEngine):
         what came before it. Rows of a key with retractions, and of one whose sum or product is out
         of range, stay as they are where older rows may exist.
         """
+        rows, groups, kinds = stored.rows, stored.groups, stored.kinds
         retracts, functions = None, options.functions
         if kinds is not None and is_retraction(kinds[groups.order]).any():
             retracts = is_retraction(kinds)
-            if not is_oldest:
+            if not stored.is_oldest:
                 groups, retracts = one_by_one(groups, retracts), None
             elif options.remove_record_on_delete:
                 groups = after_deletions(groups, kinds)
@@ -81,8 +74,8 @@ class Aggregation(MergeEngine):
                 if name in names
             }
 
-        groups, values = values_in_range(computed, rows, groups, key_columns, is_oldest=is_oldest)
-        return folded_rows(groups, values, None if is_oldest else kinds)
+        groups, values = values_in_range(computed, stored, groups)
+        return folded_rows(groups, values, None if stored.is_oldest else kinds)
 
     def check_retractions(self, options: KeyOptions, kinds: np.ndarray) -> None:
         """Refuse those of functions that take nothing back."""
@@ -164,16 +157,11 @@ def aggregated(
 
 
 def values_in_range(
-    compute: Callable[[KeyGroups], Values],
-    batch: pa.RecordBatch,
-    groups: KeyGroups,
-    key_columns: Sequence[str],
-    *,
-    is_oldest: bool,
+    compute: Callable[[KeyGroups], Values], stored: StoredRows, groups: KeyGroups
 ) -> tuple[KeyGroups, Values]:
     """The values of all groups. Of keys whose values are out of range the rows stay apart.
 
-    Raises Unfoldable: A value is out of range, and no older rows exist (`is_oldest`); names the
+    Raises Unfoldable: A value is out of range, and no older rows exist; names the
         key.
     """
     while True:
@@ -181,10 +169,10 @@ def values_in_range(
             return groups, compute(groups)
         except GroupOverflow as overflow:
             first = groups.order[groups.starts[overflow.groups]]
-            if is_oldest:
+            if stored.is_oldest:
                 row = int(first[0])
-                key = {name: batch.column(name)[row].as_py() for name in key_columns}
+                key = {name: stored.rows.column(name)[row].as_py() for name in stored.key_columns}
                 raise Unfoldable(f"key {key}: {overflow}", first) from None
-            marked = np.zeros(batch.num_rows, bool)
+            marked = np.zeros(stored.rows.num_rows, bool)
             marked[first] = True
             groups = one_by_one(groups, marked)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-import pyarrow as pa
-
 from fermion_table.merge_engines.engine import MergeEngine
-from fermion_table.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merge_engines.key_groups import Folded, StoredRows, is_retraction
 from fermion_table.schema.key_options import KeyOptions
 
 
@@ -19,22 +14,13 @@ class Deduplicate(MergeEngine):
     picks = True
     replaces = True
 
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """The last row; retractions stay where older rows may exist, as they hide these."""
-        last = groups.order[groups.ends - 1]
+        last, kinds = stored.groups.order[stored.groups.ends - 1], stored.kinds
         if kinds is None:
             return Folded(last)
         last_kinds = kinds[last]
         gone = is_retraction(last_kinds)
-        if not is_oldest:
+        if not stored.is_oldest:
             return Folded(last, kinds=last_kinds if gone.any() else None)
         return Folded(last[~gone])

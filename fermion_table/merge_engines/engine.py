@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
-from fermion_table.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merge_engines.key_groups import Folded, StoredRows, is_retraction
 from fermion_table.schema.key_options import KeyOptions
 from fermion_table.schema.properties import PRODUCERS, ChangelogProducer
 
@@ -51,23 +50,9 @@ class MergeEngine(ABC):
     rows_change: ClassVar[bool] = True
 
     @abstractmethod
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """The row of each key. Folding some newest rows first changes no result.
 
-        rows: Columns to fold, and those that decide: sequences, and the key's.
-        groups: The rows by key, and within a key from the oldest to the newest.
-        kinds: Of all rows: ``int8``, shape (n,); None: no retraction is among them.
-        is_oldest: Whether no older rows of these keys exist; otherwise what a later fold needs is
-            kept.
         Raises InvalidArgumentError: A retraction that the engine does not take, or a value that is
             out of range.
         """

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
 from fermion_table.merge_engines.engine import MergeEngine
-from fermion_table.merge_engines.key_groups import Folded, KeyGroups, is_retraction
+from fermion_table.merge_engines.key_groups import Folded, StoredRows, is_retraction
 from fermion_table.schema.key_options import KeyOptions
 
 
@@ -22,19 +21,11 @@ class FirstRow(MergeEngine):
     rows_change = False
     changelog_producers = ("none", "lookup")
 
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """The first row."""
-        if kinds is not None:
-            self.check_retractions(options, kinds[groups.order])
+        groups = stored.groups
+        if stored.kinds is not None:
+            self.check_retractions(options, stored.kinds[groups.order])
         return Folded(groups.order[groups.starts])
 
     def check_retractions(self, options: KeyOptions, kinds: np.ndarray) -> None:

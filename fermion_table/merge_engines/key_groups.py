@@ -66,6 +66,24 @@ class KeyGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows that a merge engine folds.
+
+    rows: Columns to fold, and those that decide: sequences, and the key's.
+    groups: The rows by key, and within a key from the oldest to the newest.
+    key_columns: Names of the key's columns.
+    kinds: Of all rows: ``int8``, shape (n,); None: no retraction is among them.
+    is_oldest: Whether no older rows of these keys exist; otherwise what a later fold needs is kept.
+    """
+
+    rows: pa.RecordBatch
+    groups: KeyGroups
+    key_columns: Sequence[str]
+    kinds: np.ndarray | None
+    is_oldest: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """The rows that a merge engine makes, in the order of their keys.
 

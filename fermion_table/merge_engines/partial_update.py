@@ -23,6 +23,7 @@ from fermion_table.merge_engines.key_groups import (
     UPDATE_BEFORE,
     Folded,
     KeyGroups,
+    StoredRows,
     after_deletions,
     is_retraction,
     one_by_one,
@@ -39,16 +40,7 @@ class PartialUpdate(MergeEngine):
     has_sequence_groups = True
     fills_defaults = False
 
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """The row of each key, filled from its rows.
 
         A deletion removes what came before it, an update's old row is ignored then; or, with
@@ -57,6 +49,7 @@ class PartialUpdate(MergeEngine):
         of a group that removes rows, removes that. Otherwise rows of a key with retractions, and of
         one whose sum or product is out of range, stay as they are where older rows may exist.
         """
+        rows, groups, kinds = stored.rows, stored.groups, stored.kinds
         retracts, sequence_groups = None, options.sequence_groups
         removes = options.remove_record_on_delete
         if kinds is not None and is_retraction(kinds[groups.order]).any():
@@ -64,7 +57,7 @@ class PartialUpdate(MergeEngine):
             if removes:
                 groups = groups.rows_where(kinds[groups.order] != UPDATE_BEFORE)
             retracts = is_retraction(kinds)
-            if not is_oldest:
+            if not stored.is_oldest:
                 groups, retracts = one_by_one(groups, retracts), None
             elif removes:
                 groups, retracts = after_deletions(groups, kinds), None
@@ -84,12 +77,12 @@ class PartialUpdate(MergeEngine):
                     continue  # none of its columns is wanted
                 values.update(fold_group(rows, some, group, retracts, names=names))
             additions = some if retracts is None else some.rows_where(~retracts[some.order])
-            done = {*key_columns, *values}
+            done = {*stored.key_columns, *values}
             plain = [name for name in names if name not in done]
             return values | {name: last_non_null(rows.column(name), additions) for name in plain}
 
-        groups, values = values_in_range(computed, rows, groups, key_columns, is_oldest=is_oldest)
-        return folded_rows(groups, values, None if is_oldest else kinds)
+        groups, values = values_in_range(computed, stored, groups)
+        return folded_rows(groups, values, None if stored.is_oldest else kinds)
 
     def check_retractions(self, options: KeyOptions, kinds: np.ndarray) -> None:
         """Refuse those that take nothing back."""

@@ -13,6 +13,7 @@ from fermion_table.merge_engines.bitmap_functions import check_bitmaps
 from fermion_table.merge_engines.key_groups import (
     Folded,
     KeyGroups,
+    StoredRows,
     group_rows,
     is_retraction,
     order_numbers,
@@ -60,7 +61,7 @@ def fold(
     """
     if kinds is not None and not is_retraction(kinds).any():
         kinds = None
-    return key.engine.fold(rows, groups, key.options, key.names, kinds, is_oldest=is_oldest)
+    return key.engine.fold(StoredRows(rows, groups, key.names, kinds, is_oldest), key.options)
 
 
 def check_retractions(key: PrimaryKey, kinds: np.ndarray) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fermion_table.merge_engines.key_groups import Folded, KeyGroups
+from fermion_table.merge_engines.key_groups import Folded, KeyGroups, StoredRows
 from fermion_table.merge_engines.registry import ENGINES
 from fermion_table.schema.field_functions import FieldFunction, SequenceGroup
 from fermion_table.schema.key_options import KeyOptions
@@ -28,7 +28,7 @@ def _fold(
     **options: Any,
 ) -> Folded:
     made = KeyOptions(merge_engine=name, **options)
-    return ENGINES[name].fold(rows, groups, made, key_columns, kinds, is_oldest=is_oldest)
+    return ENGINES[name].fold(StoredRows(rows, groups, key_columns, kinds, is_oldest), made)
 
 
 def deduplicate(

@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-import pyarrow as pa
-
 from fermion_table.merge_engines.aggregation import aggregated, folded_rows
 from fermion_table.merge_engines.engine import MergeEngine
 from fermion_table.merge_engines.key_groups import (
     Folded,
-    KeyGroups,
+    StoredRows,
     after_deletions,
     is_retraction,
     one_by_one,
@@ -32,26 +27,18 @@ class Greatest(MergeEngine):
     name = "greatest"
     can_remove_rows = True
 
-    def fold(
-        self,
-        rows: pa.RecordBatch,
-        groups: KeyGroups,
-        options: KeyOptions,
-        key_columns: Sequence[str],
-        kinds: np.ndarray | None,
-        *,
-        is_oldest: bool,
-    ) -> Folded:
+    def fold(self, stored: StoredRows, options: KeyOptions) -> Folded:
         """Rows of a key with deletions stay apart until no older ones can exist."""
+        groups, kinds = stored.groups, stored.kinds
         if kinds is not None:
-            if is_oldest:
+            if stored.is_oldest:
                 groups, kinds = after_deletions(groups, kinds), None
             else:
                 groups = one_by_one(groups, is_retraction(kinds))
         values = {
-            name: aggregated(rows.column(name), groups, None, MAX)
-            for name in rows.schema.names
-            if name not in key_columns
+            name: aggregated(stored.rows.column(name), groups, None, MAX)
+            for name in stored.rows.schema.names
+            if name not in stored.key_columns
         }
         return folded_rows(groups, values, kinds)
 

@@ -20,7 +20,7 @@ from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import Table
 from fermion_table.commit.branch_schema import merged_schema, new_ids
 from fermion_table.merge_engines.aggregation import Aggregation
-from fermion_table.merge_engines.key_groups import group_rows
+from fermion_table.merge_engines.key_groups import StoredRows, group_rows
 from fermion_table.merge_engines.partial_update import PartialUpdate
 from fermion_table.metadata.manifest import ColumnFile, Entry, fields_by_file
 from fermion_table.operations.assignments import assigned
@@ -46,6 +46,7 @@ NAMES = [CountedName(f"c{number}") for number in range(COLUMNS)]
 VALUES = pa.array([1, 2, 3])
 BATCH = pa.RecordBatch.from_arrays([VALUES] * COLUMNS, names=[str(name) for name in NAMES])
 GROUPS = group_rows(np.array([0, 0, 1]), np.arange(3))
+STORED = StoredRows(BATCH, GROUPS, (), None, is_oldest=True)
 
 
 def counted(schema: TableSchema, prefix: str = "") -> TableSchema:
@@ -99,7 +100,7 @@ def name_a_column_twice() -> None:
 def fold_aggregates() -> None:
     functions = {name: FieldFunction(name="sum") for name in NAMES}
     options = KeyOptions(merge_engine="aggregation", functions=functions)
-    folded = Aggregation().fold(BATCH, GROUPS, options, (), None, is_oldest=True)
+    folded = Aggregation().fold(STORED, options)
     assert len(folded.values) == COLUMNS
 
 
@@ -109,7 +110,7 @@ def fold_sequence_groups() -> None:
         for at in range(0, COLUMNS, 10)
     ]
     options = KeyOptions(merge_engine="partial_update", sequence_groups=tuple(groups))
-    folded = PartialUpdate().fold(BATCH, GROUPS, options, (), None, is_oldest=True)
+    folded = PartialUpdate().fold(STORED, options)
     assert len(folded.values) == COLUMNS
 
 
