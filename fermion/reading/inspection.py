@@ -118,8 +118,9 @@ def stored_columns(
     found = []
     for ordinal, each in index.map_keys.items():
         column = index.field(ordinal).name
-        texts = enumerate(each.names.all())
-        places = [place for place, text in texts if keys.casefold() in text.casefold()]
+        texts = [text.casefold().replace("''", "'") for text in each.names.all()]
+        wanted = keys.casefold().replace("''", "'")  # names have quotes twice
+        places = [place for place, text in enumerate(texts) if wanted in text]
         for place, stored in zip(places, keys_columns(each, places), strict=True):
             if isinstance(each, VariantPaths):
                 name = VariantValue(column, each.keys[place], stored.field.type).to_sql()

@@ -353,6 +353,15 @@ def test_ten_thousand_paths_are_one_line(tmp_path, capsys):
         assert opened.read().equals(table(values))
 
 
+@pytest.mark.parametrize("keys", ["X'", "x''y"])
+def test_keys_with_quotes_are_found_as_they_are_and_as_they_are_shown(keys, tmp_path, capsys):
+    path = tmp_path / "a.fermion"
+    path.write_bytes(stored(table([{"x'y": 1, "xy": 2}] * 50), shred={"event": Shred()}))
+    assert main(["inspect", str(path), "--keys", keys, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["columns"]
+    assert len(shown) == 1
+
+
 def test_a_filter_by_a_path_reads_its_column_alone():
     """And what is left of values, where other values of the path are; else whole values."""
     rng = np.random.default_rng(5)
