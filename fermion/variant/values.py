@@ -402,7 +402,10 @@ def _cast(
             exact = part.cast(_WHOLE)
         if pat.is_decimal(type) and type.bit_width < 128:  # Arrow cuts off what does not fit
             exact = exact.cast(pa.decimal128(type.precision, type.scale))
-        return exact.cast(type)
+        found = exact.cast(type)
+        if pat.is_floating(type) and pc.any(_is_beyond(exact, found)).as_py():
+            raise pa.ArrowInvalid("a number that the type has as infinity")
+        return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(part) == 1:
             return pa.nulls(1, type) if not strict else _refuse(part, rows, steps, type)
@@ -414,6 +417,12 @@ def _cast(
     return pa.concat_arrays(
         [first, _cast(part[middle:], type, rows[middle:], steps, strict=strict)]
     )
+
+
+def _is_beyond(numbers: pa.Array, floats: pa.Array) -> pa.BooleanArray:
+    """Which finite numbers are infinite as narrower floats."""
+    is_finite = pc.is_finite(numbers.cast(pa.float64(), safe=False))
+    return pc.and_(is_finite, pc.is_inf(floats.cast(pa.float64())))
 
 
 def is_cast_alike(stored: pa.DataType, type: pa.DataType) -> bool:
@@ -442,6 +451,8 @@ def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
         return pc.fill_null(pc.match_substring_regex(part, number), True)
     if pat.is_integer(part.type) and pat.is_temporal(type):
         return part.is_null()
+    if pat.is_floating(type) and (pat.is_integer(part.type) or pat.is_floating(part.type)):
+        return pc.invert(_is_beyond(part, part.cast(type, safe=False))).fill_null(True)
     if pat.is_floating(part.type) and pat.is_integer(type):
         return pc.fill_null(pc.equal(pc.floor(part), part), True)
     return None

@@ -465,6 +465,17 @@ def test_values_that_can_not_be_cast_are_null_among_others_of_their_kind():
     assert found.to_pylist() == [None, None, 2, 3, None, None, 7]
 
 
+def test_numbers_are_cast_to_no_infinity():
+    """Of floats of 16 and 32 bits; what is infinite stays so."""
+    numbers = variant.from_json(["65504", "100000", "1e300", "1.5", '"1e50"', '"-inf"'])
+    found = variant.get(numbers, "$", pa.float16(), strict=False)
+    assert found.to_pylist() == [65504, None, None, 1.5, None, float("-inf")]
+    found = variant.get(numbers, "$", pa.float32(), strict=False)
+    assert found.to_pylist() == [65504, 100000, None, 1.5, None, float("-inf")]
+    with pytest.raises(InvalidArgumentError, match=r"row 1: .* halffloat, found 100000"):
+        variant.get(numbers, "$", pa.float16())
+
+
 def test_filters_name_parts_as_columns_of_them_are_named(tmp_path):
     """Of files and tables; a column of this name comes first."""
     name = "variant_get(event, '$.a', 'bigint')"
