@@ -21,7 +21,8 @@ _START = datetime.time()
 
 def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
     """Refuse values of Python that Arrow would cut off: fractions of integers and of units of time,
-    the time of day of a date, numbers too large for a float; also within lists, maps and structs.
+    the time of day of a date, numbers too large for a float, fields that a struct has not; also
+    within lists, maps and structs.
 
     Raises pyarrow.ArrowException: Says which value.
     """
@@ -29,6 +30,8 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
         dtype = dtype.value_type
     if pat.is_struct(dtype):
         rows = [_by_name(each, dtype) for each in values if isinstance(each, (dict, tuple, list))]
+        if unknown := set[Any]().union(*rows) - set(dtype.names):
+            raise pa.ArrowInvalid(f"{unknown.pop()!r} is no field of {dtype}")
         for field in dtype:
             check_kept([row.get(field.name) for row in rows], field.type)
     elif pat.is_map(dtype):
