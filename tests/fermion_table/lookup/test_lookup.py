@@ -361,6 +361,18 @@ def test_files_that_an_earlier_snapshot_had_are_known(table_path, monkeypatch):
     assert sum(resolved) == 6, "each file once: what an earlier snapshot had stays known"
 
 
+def test_rows_marked_since_the_last_lookup_are_not_found(table_path):
+    """The file is the one of before, and has a deletion vector now."""
+    table = made(table_path, properties={"bucket": "1", "deletion_vectors.enabled": "true"})
+    put(table, [row(k, k) for k in range(20_000)], level=5)
+    assert found(table, [3, 4], columns=["v"]) == [{"v": 3}, {"v": 4}]
+    put(table, [row(3, kind="-D")])
+    for k in range(8, 12):
+        put(table, [row(k, 1)])
+    table.compact()
+    assert found(table, [3, 4, 9], columns=["v"]) == [{"v": 4}, {"v": 1}]
+
+
 def test_a_great_file_is_searched_by_filter_until_it_was_asked_often(table, monkeypatch):
     monkeypatch.setattr(lookup_module, "DECODED_BYTES_LOCAL", 0)
     monkeypatch.setattr(lookup_module, "ROWS_PER_KEY", 2)
