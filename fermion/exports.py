@@ -11,6 +11,7 @@ import importlib
 import reprlib
 import sys
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import MemberDescriptorType
@@ -131,7 +132,24 @@ _FACTORY = _Factory()
 if TYPE_CHECKING:
     import dataclasses
     from dataclasses import dataclass as dataclass
+    from typing import NamedTuple as NamedTuple
 else:
+
+    class _NamedTuple(type):
+        def __new__(cls, name, bases, body):
+            if not bases:
+                return super().__new__(cls, name, bases, body)
+            types = body.pop("__annotations__")
+            defaults = [body.pop(field) for field in types if field in body]
+            made = namedtuple(name, types, defaults=defaults, module=body.pop("__module__"))
+            made.__annotations__ = types
+            for key, value in body.items():
+                setattr(made, key, value)
+            return made
+
+    class NamedTuple(metaclass=_NamedTuple):
+        """As `typing.NamedTuple`, which compiles the type of each field."""
+
     dataclasses = LoadedWhenAskedFor("dataclasses")
 
     def dataclass(cls=None, /, **options):
@@ -150,8 +168,15 @@ def _made(
 ) -> Any:
     cls.__doc__ = cls.__doc__ or cls.__name__  # the standard decorator would write a signature
     own = dict(cls.__dict__)
+    # The standard decorator parses each type that is text, as it may say `ClassVar` or `KW_ONLY`.
+    types = own.get("__annotations__", {})
+    if not any("ClassVar" in text or "KW_ONLY" in text for text in types.values()):
+        cls.__annotations__ = dict.fromkeys(types)
     cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
+    cls.__annotations__ = types
     fields = dataclasses.fields(cls)
+    for field in fields:
+        field.type = types.get(field.name, field.type)
     methods: dict[str, Any] = {"__init__": _Initializer(cls, fields, frozen)}
     if repr:
         methods["__repr__"] = _shown([field.name for field in fields if field.repr])

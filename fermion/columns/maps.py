@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
 from fermion.columns.types import Bits, ColumnStreams, Node, column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import NamedTuple
 from fermion.layout import CHUNK_SLOTS_MAX
 from fermion.options import Shred
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from fermion.columns import validity
 from fermion.columns.arrow_buffers import own_validity
 from fermion.columns.types import VARIANT
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import NamedTuple
 from fermion.options import Shred
 
 PATH_NAMES_MAX = 64

@@ -22,14 +22,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fermion import kernels
 from fermion.columns.types import BinaryValues, PhysicalKind, PhysicalType, Values
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedEncodingError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.layout import NODE_DEPTH_MAX, NODE_HEADER, Codec, EncodingId, NodeFlag
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ slot is found from its block's first code on.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from fermion.encodings.encoding import (
 )
 from fermion.encodings.unsigned import UNSIGNED, narrowest, unsigned_dtype
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import NamedTuple
 from fermion.layout import Codec, EncodingId, align
 
 _PARAMETERS = struct.Struct("<IBB2x")

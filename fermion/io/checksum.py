@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
+from fermion.exports import NamedTuple
 from fermion.kernels import crc32c
 from fermion.layout import ChecksumKind
 

@@ -31,8 +31,11 @@ static void crc32c_make_tables(void)
     for (int k = 0; k < 4; k++)
         for (uint32_t i = 0; i < 256; i++) {
             uint32_t crc = i << (8 * k);
-            for (int zero = 0; zero < CRC32C_STRETCH; zero++)
-                crc = (crc >> 8) ^ crc32c_table[0][crc & 0xFF];
+            if (i & (i - 1)) /* the effect is linear: that of each bit is enough */
+                crc = crc32c_zeros[k][i & (i - 1)] ^ crc32c_zeros[k][i & -i];
+            else
+                for (int zero = 0; zero < CRC32C_STRETCH; zero++)
+                    crc = (crc >> 8) ^ crc32c_table[0][crc & 0xFF];
             crc32c_zeros[k][i] = crc;
         }
 }

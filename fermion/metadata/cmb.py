@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from fermion.errors import (
     TruncatedFileError,
     UnsupportedVersionError,
 )
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.io.checksum import crc32c
 from fermion.kernels import bind_checksums, place_of
 from fermion.layout import (

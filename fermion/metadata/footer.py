@@ -9,12 +9,12 @@ import os
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedVersionError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.io.checksum import PageChecks, crc32c
 from fermion.io.source import CountingSource
 from fermion.layout import (

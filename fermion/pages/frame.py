@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from fermion.errors import (
     UnsupportedEncodingError,
     UnsupportedVersionError,
 )
+from fermion.exports import NamedTuple
 from fermion.io.checksum import PageChecks
 from fermion.io.checksum import checksum as checksum_of
 from fermion.io.compression import unpack

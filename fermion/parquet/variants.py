@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from fermion.columns.variants import (
     values_of,
 )
 from fermion.errors import InvalidArgumentError, InvalidFileError, UnsupportedTypeError
+from fermion.exports import NamedTuple
 from fermion.metadata.map_keys import VariantPaths
 
 SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"

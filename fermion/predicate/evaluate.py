@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -13,6 +13,7 @@ from fermion.columns.arrow_buffers import PLAIN, array_of
 from fermion.columns.rows import ordered_decimals, unwrapped
 from fermion.columns.types import strip_wrappers, with_wide_floats
 from fermion.errors import InvalidArgumentError
+from fermion.exports import NamedTuple
 from fermion.predicate.expression import (
     And,
     BooleanColumn,

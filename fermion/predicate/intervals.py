@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.types import is_string_like, strip_wrappers
+from fermion.exports import NamedTuple
 from fermion.predicate.expression import Comparison, IsIn, StartsWith
 from fermion.predicate.literals import equal_raws, raw_limits, resolve
 

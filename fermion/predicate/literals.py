@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import PLAIN, array_of
 from fermion.columns.types import is_string_like, is_text, strip_wrappers
 from fermion.errors import InvalidArgumentError
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, NamedTuple
 from fermion.statistics.keys import raw_decimal
 
 if TYPE_CHECKING:

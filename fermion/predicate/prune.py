@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Order, leaf_type, strip_wrappers
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.layout import INT64_MAX, INT64_MIN, ChunkFlag
 from fermion.predicate.expression import (
     And,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node, NodeKind, Order
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.forks import cached_property
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import Chunk, ColumnBlock

@@ -8,7 +8,7 @@ and says what is wrong with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from fermion.columns.types import BinaryValues, Form, Node, PhysicalKind, Physic
 from fermion.encodings.decoding import page_reader
 from fermion.encodings.encoding import PageBuffer
 from fermion.errors import FermionError
+from fermion.exports import NamedTuple
 from fermion.io.checksum import PageChecks
 from fermion.layout import ChunkFlag, EncodingId
 from fermion.metadata.cmb import Chunk, ColumnBlock

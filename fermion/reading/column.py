@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from fermion.columns.types import (
 )
 from fermion.columns.validity import Validity, settled, to_flags
 from fermion.errors import ChecksumError, InvalidFileError
+from fermion.exports import NamedTuple
 from fermion.forks import ThreadPool, cached_property
 from fermion.io.source import CountingSource
 from fermion.layout import ALL_NULL_LENGTH

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from fermion.bounded_cache import BoundedCache
 from fermion.columns.arrow_buffers import booleans
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Form, Node
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.forks import ThreadPool
 from fermion.layout import INT64_MAX, INT64_MIN
 from fermion.pages.global_dictionary import entries_array

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.types import BinaryValues
+from fermion.exports import NamedTuple
 from fermion.layout import ChecksumKind
 from fermion.pages.pages import expansion_limit
 from fermion.reading.chunk_pages import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from fermion import kernels
 from fermion.columns.filled import check_filled
 from fermion.columns.types import Node
 from fermion.encodings.decoding import page_reader
+from fermion.exports import NamedTuple
 from fermion.io.source import FEW_RANGES
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.pages.frame import HEADER_SIZE, page_checksums

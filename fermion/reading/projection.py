@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from fermion.bounded_cache import BoundedCache
 from fermion.columns.maps import Key, has_shreddable_keys, key_name, parse_key, split_key_name
 from fermion.columns.types import Node, NodeKind, is_variant
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
-from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.exports import LoadedWhenAskedFor, NamedTuple, dataclass
 from fermion.layout import BLOB_KEY, ChunkFlag
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.file_info import VIRTUAL_COLUMNS

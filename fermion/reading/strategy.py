@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.forks import ThreadPool, cached_property
 from fermion.options import columns_per_task
 from fermion.reading.chunk_pages import FetchedPages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from fermion.columns.ranges import RowRanges, join_near, mask_within
 from fermion.columns.rows import Matches, empty_columns, filter_arrays
 from fermion.columns.types import Node, NodeKind, PhysicalKind, column_node, slots_bytes
 from fermion.errors import InvalidFileError
+from fermion.exports import NamedTuple
 from fermion.forks import ThreadPool, cached_property
 from fermion.metadata.cmb import ColumnBlock
 from fermion.metadata.map_keys import MapKeys, VariantPaths

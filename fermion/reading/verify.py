@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from fermion.columns.types import Bits, ColumnStreams, Node, NodeKind, Order, Va
 from fermion.columns.validity import to_flags
 from fermion.display import short_repr
 from fermion.errors import FermionError, InvalidFileError
-from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.exports import LoadedWhenAskedFor, NamedTuple, dataclass
 from fermion.io.source import CountingSource, Source
 from fermion.layout import (
     ALIGNED_PAGE_START,

@@ -11,11 +11,12 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import NamedTuple
 from fermion.forks import PerProcess
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from fermion.columns.types import (
     strip_wrappers,
 )
 from fermion.errors import ChecksumError, InvalidFileError, UnsupportedEncodingError
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, NamedTuple
 from fermion.io.checksum import crc32c
 from fermion.io.source import CountingSource
 from fermion.layout import ExtTag

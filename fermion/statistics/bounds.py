@@ -27,7 +27,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,7 @@ from fermion import kernels
 from fermion.columns import distinct
 from fermion.columns.types import BinaryValues, Bits, Node, Order, Values
 from fermion.errors import InvalidFileError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.layout import INT64_MAX, INT64_MIN, LONG_BOUND_BYTES_MAX, ChunkFlag, ExtTag
 from fermion.statistics.keys import (
     KEY_BYTES,

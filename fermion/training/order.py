@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
+
+from fermion.exports import NamedTuple
 
 Shuffle = Literal["rows", "blocks", "batches"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from typing import NamedTuple, get_type_hints
+from typing import get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from fermion.encodings.choice.policy import (
 )
 from fermion.encodings.pcodec import node_body
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.io.compression import compress
 from fermion.layout import PAGE_ALIGNMENT, Codec, EncodingId
 from fermion.options import WriteOptions

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from fermion import kernels
+from fermion.exports import NamedTuple
 from fermion.forks import cached_property
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, StreamType
 from fermion.metadata.cmb import ALL_NULL_CHUNK, DEFAULT_CHUNK, ChunkRecord, build_cmb

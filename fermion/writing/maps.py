@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from fermion.columns.maps import (
 )
 from fermion.columns.types import Node, column_node, is_variant, slots_bytes
 from fermion.errors import InvalidArgumentError
-from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.exports import LoadedWhenAskedFor, NamedTuple, dataclass
 from fermion.metadata.map_keys import build_key_index
 from fermion.options import Shred, WriteOptions
 from fermion.writing.column import ColumnPlans

@@ -19,7 +19,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,6 +27,7 @@ from fermion import ChunkFlag, ColumnStatistics
 from fermion.arguments import first_repeated
 from fermion.display import short_repr
 from fermion.engine import unknown_statistics
+from fermion.exports import NamedTuple
 from fermion_table.errors import CorruptMetadata, UnsupportedFeature
 from fermion_table.schema.schema import Field, TableSchema
 from fermion_table.storage import json_codec

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow as pa
 from fermion.arguments import first_repeated
 from fermion.display import short_repr
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.request import CommitMetadata
 from fermion_table.commit.schema_versions import evolved_schema

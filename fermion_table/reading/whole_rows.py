@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from fermion.exports import NamedTuple
 from fermion.options import BlobForm
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.metadata.manifest import Entry, KnownBlobs, check_layouts

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args, overload
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from fermion.arguments import flag, integer, integers
 from fermion.display import ShownText, facts_repr, html_facts, location_text, names_text
 from fermion.engine import read_ahead, take_batch_rows, take_table_rows
 from fermion.errors import InvalidArgumentError
-from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.exports import LoadedWhenAskedFor, NamedTuple, dataclass
 from fermion.forks import cached_property
 from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS, BlobForm
 from fermion.predicate import RowRanges, column_of

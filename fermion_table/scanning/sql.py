@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -17,6 +17,7 @@ from fermion.arguments import integer
 from fermion.display import facts_repr, names_text, shortened
 from fermion.engine import isolated_database, load_duckdb
 from fermion.errors import InvalidArgumentError
+from fermion.exports import NamedTuple
 from fermion_table.argument_checks import check_text
 from fermion_table.errors import TableNotFound
 from fermion_table.scanning.arrow_dataset import Scan, WideningDataset

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -22,7 +22,7 @@ from fermion.engine import (
     split_key_name,
 )
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion.exports import LoadedWhenAskedFor
+from fermion.exports import LoadedWhenAskedFor, NamedTuple
 from fermion_table.schema.schema import (
     KIND_COLUMN,
     Field,

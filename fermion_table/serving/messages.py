@@ -8,9 +8,10 @@ those of ``FlightSql.proto``: never change one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fermion.errors import InvalidArgumentError
+from fermion.exports import NamedTuple
 
 _URL = "type.googleapis.com/arrow.flight.protocol.sql."
 _TEXT, _BYTES, _NUMBER, _FLAG, _TEXTS, _NUMBERS = (

@@ -14,7 +14,7 @@ import re
 import sys
 from dataclasses import KW_ONLY, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -220,3 +220,33 @@ def test_a_module_that_is_loaded_when_it_is_asked_for_is_pickled_as_its_name() -
         loaded = pickle.loads(pickle.dumps(module))
         assert loaded.__getattr__("__name__") == module.__getattr__("__name__")
         assert copy.deepcopy(module).__getattr__("__name__") in ("json", "dataclasses")
+
+
+class _Named(exports.NamedTuple):
+    """A pair."""
+
+    a: int
+    b: list[str] | None = None
+
+    def first(self) -> int:
+        return self.a
+
+
+class _StandardNamed(NamedTuple):
+    a: int
+    b: list[str] | None = None
+
+
+def test_named_tuples_are_those_of_the_standard_library():
+    value, standard = _Named(5), _StandardNamed(5)
+    assert value == standard == (5, None)
+    assert repr(value) == repr(standard).replace("_StandardNamed", "_Named")
+    assert type(value).__mro__[1:] == type(standard).__mro__[1:]
+    assert pickle.loads(pickle.dumps(value)) == value
+    assert type(pickle.loads(pickle.dumps(value))) is _Named
+    assert (value.first(), _Named.__doc__) == (5, "A pair.")
+    for name in ("_fields", "_field_defaults", "__match_args__", "__module__", "__slots__"):
+        assert getattr(_Named, name) == getattr(_StandardNamed, name)
+    assert get_type_hints(_Named) == get_type_hints(_StandardNamed)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
+        _Named()

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from fermion.columns.types import PhysicalType
 from fermion.encodings.alp import SAMPLE_PART_MIN, SAMPLE_VALUES
 from fermion.encodings.encoding import EncodeSettings, Encoding
 from fermion.encodings.registry import ENCODINGS
 from fermion.encodings.rle import RUN_SLOTS_MIN
-from fermion.exports import dataclass
+from fermion.exports import NamedTuple, dataclass
 from fermion.layout import EDITIONS, Codec, EncodingId
 from fermion.options import Profile, WriteOptions
 
