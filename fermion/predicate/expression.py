@@ -722,4 +722,11 @@ def _decimal_text(value: Decimal) -> str:
 
 def _scalar_text(scalar: pa.Scalar) -> str:
     text = str(scalar.cast(pa.string()))
+    if isinstance(scalar, pa.TimestampScalar) and scalar.type.unit != "ns":
+        # The calendar repeats itself after 400 years; Arrow writes no year beyond 32767.
+        ticks = {"s": 1, "ms": 1000, "us": 1_000_000}[scalar.type.unit]
+        cycle = 146_097 * 86_400 * ticks
+        text = str(pa.scalar(scalar.value % cycle, scalar.type).cast(pa.string()))
+        year = int(text[:4]) + 400 * (scalar.value // cycle)
+        text = f"{year:0{4 + (year < 0)}d}{text[4:]}"
     return f"{'TIMESTAMP' if isinstance(scalar, pa.TimestampScalar) else 'TIME'} '{text}'"

@@ -297,7 +297,7 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
         if pat.is_time(storage):
             return parse_time(text.strip())
         moment = parse_moment(text.strip())
-    except (ValueError, pa.ArrowException) as error:
+    except (ValueError, OverflowError, pa.ArrowException) as error:
         raise InvalidArgumentError(
             f"column {where} is {dtype}, but the literal {text!r} is not an ISO 8601 "
             f"{'time' if pat.is_time(storage) else 'date or timestamp'}: {error}"
@@ -312,6 +312,9 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
     return moment
 
 
+_FAR_YEAR = re.compile(r"(-\d{4,}|0000|\+?\d{5,})(?=-\d\d-\d\d)")
+
+
 def parse_moment(text: str) -> Any:
     """A date, datetime, or, for digits below the microsecond, an Arrow timestamp."""
     try:
@@ -321,10 +324,21 @@ def parse_moment(text: str) -> Any:
             return datetime.datetime.fromisoformat(text)
     except ValueError:
         pass
+    if (far := _FAR_YEAR.match(text)) and not _is_finer_than_python(text):
+        return _far_moment(int(far[1]), text[far.end() :])
     try:
         return pa.scalar(text).cast(pa.timestamp("ns"))
     except pa.ArrowException:
         return pa.scalar(text).cast(pa.timestamp("ns", "UTC"))
+
+
+def _far_moment(year: int, rest: str) -> pa.TimestampScalar:
+    """A moment of a year that Python has not; the calendar repeats itself after 400 years."""
+    cycles = (year - 2000) // 400
+    near = datetime.datetime.fromisoformat(f"{year - 400 * cycles}{rest}")
+    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if near.tzinfo else None)
+    span = (near - start) // datetime.timedelta(microseconds=1) + cycles * 12_622_780_800_000_000
+    return pa.scalar(span, pa.timestamp("us", "UTC" if near.tzinfo else None))
 
 
 def parse_time(text: str) -> Any:

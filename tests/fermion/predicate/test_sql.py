@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fermion
 from fermion.errors import InvalidArgumentError
 from fermion.predicate import evaluate, sql
 from fermion.predicate.expression import Expression
@@ -132,3 +135,26 @@ def test_not_and_or_keep_the_rows_that_they_say(text, kept, way) -> None:
 def test_words_that_change_what_a_test_means_are_left_to_an_engine() -> None:
     for text in ("x BETWEEN SYMMETRIC 5 AND 1", "s NOT ILIKE 'a%'"):
         assert sql._quick(text) is by_sqlglot(text) is None
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("seconds", [10**12, -(10**11), 253402300800, -62167219200, -62198755200])
+def test_moments_of_years_that_python_has_not_are_read_as_they_are_written(seconds, zone):
+    """Arrow writes the year 33658 as -31878, and reads no year of five digits."""
+    moment = pa.scalar(seconds, pa.timestamp("s", zone))
+    text = (fermion.col("t") == moment).to_sql()
+    near = pa.array([seconds - 1, seconds, seconds + 1]).cast(moment.type)
+    buffer = io.BytesIO()
+    fermion.write_table(pa.table({"t": near}), buffer)
+    with fermion.open(buffer.getvalue()) as file:
+        assert file.read(filter=text)["t"].combine_chunks().equals(near[1:2])
+
+
+@pytest.mark.parametrize("year", ["999999", "-999999999999", "10000-02-30", "9" * 5000])
+def test_years_beyond_all_types_are_refused(year):
+    for text in (f"t = TIMESTAMP '{year}-01-01 00:00:00'", f"t = '{year}-01-01 00:00:00'"):
+        rows = pa.table({"t": pa.array([0], pa.timestamp("s"))})
+        buffer = io.BytesIO()
+        fermion.write_table(rows, buffer)
+        with fermion.open(buffer.getvalue()) as file, pytest.raises(InvalidArgumentError):
+            file.read(filter=text)
