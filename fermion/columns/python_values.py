@@ -59,10 +59,16 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
 
 
 def _by_name(row: Any, dtype: pa.StructType) -> dict[str, Any]:
-    """The values of a struct, which Arrow takes as a dict, as a tuple of them, or as pairs."""
+    """The values of a struct, which Arrow takes as a dict, as a tuple of them, or as pairs.
+
+    Names may all be bytes.
+    """
     if isinstance(row, tuple):
         return dict(zip(dtype.names, row, strict=False))
-    return dict(each for each in row if isinstance(each, tuple)) if isinstance(row, list) else row
+    named = dict(each for each in row if isinstance(each, tuple)) if isinstance(row, list) else row
+    if named and all(isinstance(name, bytes) for name in named):
+        return {name.decode(): value for name, value in named.items()}
+    return named
 
 
 def _check_finite(values: Iterable[Any], dtype: pa.DataType) -> None:
