@@ -140,6 +140,8 @@ else:
             if not bases:
                 return super().__new__(cls, name, bases, body)
             types = body.pop("__annotations__")
+            if [field in body for field in types] != sorted(field in body for field in types):
+                raise TypeError(f"{name}: a field without a default follows one with a default")
             defaults = [body.pop(field) for field in types if field in body]
             made = namedtuple(name, types, defaults=defaults, module=body.pop("__module__"))
             made.__annotations__ = types
@@ -170,7 +172,8 @@ def _made(
     own = dict(cls.__dict__)
     # The standard decorator parses each type that is text, as it may say `ClassVar` or `KW_ONLY`.
     types = own.get("__annotations__", {})
-    if not any("ClassVar" in text or "KW_ONLY" in text for text in types.values()):
+    words = "ClassVar", "InitVar", "KW_ONLY"
+    if not any(word in text for text in types.values() for word in words):
         cls.__annotations__ = dict.fromkeys(types)
     cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
     cls.__annotations__ = types

@@ -139,7 +139,7 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
         _check_kept(field, data.get(field.name))
     try:
         table = pa.table(data, schema=schema)
-    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
         fields = {each.name: each for each in schema or ()}
         for name, values in data.items():  # Arrow does not say which one it was
             wanted = None
@@ -147,12 +147,13 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
                 wanted = pa.schema([fields[name]])
             try:
                 pa.table({name: values}, schema=wanted)
-            except (pa.ArrowException, TypeError, ValueError, KeyError) as wrong:
+            except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as wrong:
                 dtype = f" of type {wanted.field(0).type}" if wanted is not None else ""
                 raise InvalidArgumentError(f"data: column {name!r}{dtype}: {wrong}") from wrong
         raise InvalidArgumentError(f"data: {error}") from error
     for field in table.schema if schema is None else ():
-        _check_kept(field, data[field.name])
+        if pat.is_temporal(field.type) or pat.is_struct(field.type):  # others are taken whole
+            _check_kept(field, data[field.name])
     return table
 
 
@@ -177,9 +178,11 @@ def _from_pandas(data: Any, schema: pa.Schema | None) -> pa.Table:
         raise InvalidArgumentError(
             f"data: expected a data frame, found {kind}; take its to_frame()"
         )
+    for field in schema if schema is not None else ():
+        _check_kept(field, data.get(field.name))
     try:
         return pa.Table.from_pandas(data, schema=schema, preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError, KeyError) as error:
+    except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
         raise InvalidArgumentError(f"data: {error}") from error
 
 

@@ -31,7 +31,7 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
     if pat.is_struct(dtype):
         rows = [_by_name(each, dtype) for each in values if isinstance(each, (dict, tuple, list))]
         if unknown := set[Any]().union(*rows) - set(dtype.names):
-            raise pa.ArrowInvalid(f"{unknown.pop()!r} is no field of {dtype}")
+            raise pa.ArrowInvalid(f"{min(unknown, key=repr)!r} is no field of {dtype}")
         for field in dtype:
             check_kept([row.get(field.name) for row in rows], field.type)
     elif pat.is_map(dtype):
@@ -40,6 +40,14 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
         for place, kind in enumerate((dtype.key_type, dtype.item_type)):
             check_kept([each[place] for each in pairs if isinstance(each, tuple)], kind)
     elif pat.is_nested(dtype) and hasattr(dtype, "value_type"):
+        if pat.is_float64(dtype.value_type):
+            return
+        if pat.is_floating(dtype.value_type):
+            values = list(values)
+            for each in values:
+                if isinstance(each, np.ndarray):
+                    _check_finite(each, dtype.value_type)
+            values = [each for each in values if isinstance(each, _ITEMS)]
         lists = (each for each in values if isinstance(each, _ITEMS) or _has_objects(each))
         check_kept([each for items in lists for each in items], dtype.value_type)
     elif pat.is_floating(dtype):
@@ -73,8 +81,12 @@ def _by_name(row: Any, dtype: pa.StructType) -> dict[str, Any]:
 
 def _check_finite(values: Iterable[Any], dtype: pa.DataType) -> None:
     """Refuse numbers that are infinite only in a type of floats."""
-    if not isinstance(values, np.ndarray):
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.compressed()
+    elif not hasattr(values, "dtype") or values.dtype.kind not in "fiu":
         values = [each for each in values if isinstance(each, _NUMBERS)]
+    elif values.dtype.itemsize * 8 <= dtype.bit_width and values.dtype.kind == "f":
+        return
     numbers = np.asarray(values, np.float64)
     with np.errstate(over="ignore"):
         is_lost = np.isinf(numbers.astype(dtype.to_pandas_dtype())) & np.isfinite(numbers)

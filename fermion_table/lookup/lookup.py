@@ -151,9 +151,8 @@ class _Plan:
     @property
     def locations(self) -> set[str]:
         """The files that may be held."""
-        return {
-            split.location for runs in self.runs.values() for run in runs for split in run.splits
-        }
+        known = chain.from_iterable(list(self.runs.values()))  # other threads add some
+        return {split.location for run in known for split in run.splits}
 
 
 class Lookups:
@@ -203,7 +202,7 @@ class Lookups:
             counts = bucket_counts(entries, scan.schemas)
             if not scan.key.options.reads_level0:
                 entries = [entry for entry in entries if entry.level > 0]
-            kept = chain.from_iterable(each.runs.values() for each in self._plans.values())
+            kept = chain.from_iterable(list(each.runs.values()) for each in self._plans.values())
             earlier = {run.files[0].entry.file: run for run in chain.from_iterable(kept)}
             plan = _Plan(scan.store, trees_of(entries, scan.key), counts, earlier)
         self._plans.put(snapshot.hash, plan)

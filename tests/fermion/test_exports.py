@@ -250,3 +250,9 @@ def test_named_tuples_are_those_of_the_standard_library():
     assert get_type_hints(_Named) == get_type_hints(_StandardNamed)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
         _Named()
+
+
+def test_a_named_tuple_refuses_fields_in_an_order_that_the_standard_one_refuses():
+    body = {"__annotations__": {"first": "int", "second": "int"}, "first": 0, "__module__": ""}
+    with pytest.raises(TypeError, match="without a default follows"):
+        type(exports.NamedTuple)("X", (exports.NamedTuple,), body)

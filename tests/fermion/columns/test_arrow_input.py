@@ -64,6 +64,9 @@ def test_whole_floats_are_integers(values):
         (np.array([1.0, 1e39]), pa.float32()),
         (pd.Series([-70_000]), pa.float16()),
         ([np.array([1e300])], pa.list_(pa.float32())),
+        ([None, np.array([70_000])], pa.list_(pa.float16())),
+        (np.ma.masked_array([1.0, 1e300], mask=[True, False]), pa.float32()),
+        ([10**400], pa.int64()),
         ([[(1e300, "y")]], pa.list_(pa.struct([("x", pa.float32()), ("y", pa.string())]))),
     ],
 )
@@ -104,6 +107,21 @@ def test_nanoseconds_of_a_list_without_a_type_are_refused():
         record_batch_reader({"n": [pd.Timestamp(1)]})
     kept = record_batch_reader({"n": pd.Series([pd.Timestamp(1)], dtype="M8[ns]")})
     assert kept.schema.field("n").type == pa.timestamp("ns")
+
+
+def test_hidden_values_of_masked_arrays_are_not_looked_at():
+    values = np.ma.masked_array([1.0, 1e300], mask=[False, True])
+    found = record_batch_reader({"n": values}, schema=pa.schema([("n", pa.float32())]))
+    assert found.read_all()["n"].to_pylist() == [1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [([1e300], pa.float32()), ([{"x": 1, "z": 2}], pa.struct([("x", pa.int64())]))],
+)
+def test_what_arrow_would_cut_off_of_a_frame_is_refused(values, dtype):
+    with pytest.raises(InvalidArgumentError, match="column 'n' of type"):
+        record_batch_reader(pd.DataFrame({"n": values}), schema=pa.schema([("n", dtype)]))
 
 
 def test_frames_of_pandas_3_are_frames_of_pandas():
