@@ -192,7 +192,8 @@ def note_trouble(answer: dict[str, Any], result: Result) -> bool:
     if "not_offered" in answer:
         result.remark = f"not offered: {answer['not_offered']}"
     elif "failed" in answer:
-        result.remark = f"failed: {answer['failed'].strip().splitlines()[-1][:200]}"
+        last = answer["failed"].strip().splitlines()[-1].replace(f"{PROJECT}/", "")
+        result.remark = f"failed: {last[:200]}"
         result.trace = answer["failed"]
     else:
         return False

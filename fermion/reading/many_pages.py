@@ -180,19 +180,25 @@ class WholeRead(_PagedRead):
             return None
         text = None
         if letter == STRINGS:
-            out = np.empty(slots + 1, np.int32 if width == 4 else np.int64)
+            out = _memory(slots + 1, np.dtype(np.int32 if width == 4 else np.int64))
             is_all = request.rows is None
             size = decoded_bytes(plan.block.extension(plan.chunk)) if is_all else None
             if size is not None and size <= limit:
-                text = np.empty(size, np.uint8)
+                text = _memory(size, np.dtype(np.uint8))
         else:
             assert plan.node.physical is not None
-            out = np.empty(slots, plan.node.physical.dtype)
+            out = _memory(slots, plan.node.physical.dtype)
         rows = (0, slots)
         if request.rows is not None:
             ((start, stop),) = request.rows
             rows = start - int(plan.firsts[0]), stop - int(plan.firsts[0])
         return _WholeColumn(plan, pages, out, text, rows)
+
+
+def _memory(count: int, dtype: np.dtype) -> np.ndarray:
+    """Room for values, with anything in it. Arrow's pool keeps what a result before has let go,
+    where the system would clear each page anew."""
+    return np.frombuffer(pa.allocate_buffer(count * dtype.itemsize), dtype)
 
 
 class PickedRead(_PagedRead):

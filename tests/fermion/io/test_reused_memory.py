@@ -122,3 +122,17 @@ def test_reads_of_more_than_what_is_kept_cause_few_page_faults(tmp_path):
             file.read()
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     assert min(faults[1:]) < stored / 4096 / 2
+
+
+def test_results_take_the_memory_that_results_before_them_let_go(tmp_path):
+    """Page faults, counted by the system: new memory would cause one for each of its pages."""
+    values = np.random.default_rng(5).normal(size=2_000_000)
+    table = pa.table({"x": values, "t": pa.array([f"text {n}" for n in range(200_000)] * 10)})
+    fermion.write_table(table, tmp_path / "a.fermion", durable=False)
+    faults = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        with fermion.open(tmp_path / "a.fermion") as file:
+            file.read()
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert min(faults[1:]) < table.nbytes / resource.getpagesize() / 8
