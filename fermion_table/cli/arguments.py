@@ -73,7 +73,8 @@ def stopped_by(*numbers: signal.Signals) -> Iterator[threading.Event]:
 
     def stopped(*_: Any) -> None:
         restore()
-        stop.set()
+        # By another thread: this one may hold the event's lock just now, as it begins to wait.
+        threading.Thread(target=stop.set, daemon=True).start()
 
     for number in before:
         signal.signal(number, stopped)
