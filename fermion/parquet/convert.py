@@ -302,19 +302,12 @@ def _write_parquet(
     writer = _open_writer(schema, stream, where, parquet_options)
     done = 0
     for table in _row_groups(file, row_group_size):
-        columns = []
-        for at, (column, before) in enumerate(zip(table.columns, table.schema, strict=True)):
-            if at in shreddings:
-                name = f"{where}: column {before.name!r}"
-                chunks = [shreddings[at].shredded(chunk, name) for chunk in column.chunks]
-                columns.append(pa.chunked_array(chunks, schema[at].type))
-            else:
-                columns.append(convert_column(column, before, schema[at], where=where))
-        changed = pa.Table.from_arrays(columns, schema=schema) if columns else table
+        runs = runs_of_one_order(_converted(table, schema, shreddings, where))
         with _writing(where):
-            for run in runs_of_one_order(changed):
+            for run in runs:
                 writer.write_table(run.unify_dictionaries(), row_group_size)
         done += table.num_rows
+        del table, run
         if progress is not None:
             progress(done, file.num_rows)
     own = schema.metadata or {}
@@ -326,6 +319,20 @@ def _write_parquet(
     with _writing(where), stream.footer(variants):
         writer.close()
     return writer.writer.metadata
+
+
+def _converted(
+    table: pa.Table, schema: pa.Schema, shreddings: Mapping[int, Shredding], where: str
+) -> pa.Table:
+    columns = []
+    for at, (column, before) in enumerate(zip(table.columns, table.schema, strict=True)):
+        if at in shreddings:
+            name = f"{where}: column {before.name!r}"
+            chunks = [shreddings[at].shredded(chunk, name) for chunk in column.chunks]
+            columns.append(pa.chunked_array(chunks, schema[at].type))
+        else:
+            columns.append(convert_column(column, before, schema[at], where=where))
+    return pa.Table.from_arrays(columns, schema=schema) if columns else table
 
 
 @contextmanager
@@ -364,9 +371,11 @@ def _row_groups(file: FermionFile, rows_max: int) -> Iterator[pa.Table]:
                 if rows >= rows_max or size >= ROW_GROUP_BYTES:
                     whole = pa.concat_tables(pending)
                     ready = rows - rows % rows_max or rows
-                    yield whole.slice(0, ready)
-                    rows -= ready
-                    pending, size = ([whole.slice(ready)], 0) if rows else ([], 0)
+                    rows, size = rows - ready, 0
+                    pending = [whole.slice(ready)] if rows else []
+                    group = [whole.slice(0, ready)]
+                    del table, whole  # what is read next must not lie beside what is written
+                    yield group.pop()
         start = stop
     if pending:
         yield pa.concat_tables(pending)
