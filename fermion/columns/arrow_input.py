@@ -135,7 +135,9 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
             raise InvalidArgumentError(
                 f"data: column {name!r}: expected a sequence of values, found {values!r:.80}"
             )
-    for field in schema if schema is not None else ():
+    types = {field.name: field.type for field in schema or ()}
+    data = {name: _readable(name, each, types.get(name)) for name, each in data.items()}
+    for field in schema or ():
         _check_kept(field, data.get(field.name))
     try:
         table = pa.table(data, schema=schema)
@@ -151,25 +153,41 @@ def _from_columns(data: dict[str, Any], schema: pa.Schema | None) -> pa.Table:
                 dtype = f" of type {wanted.field(0).type}" if wanted is not None else ""
                 raise InvalidArgumentError(f"data: column {name!r}{dtype}: {wrong}") from wrong
         raise InvalidArgumentError(f"data: {error}") from error
-    for field in table.schema if schema is None else ():
-        if pat.is_temporal(field.type) or pat.is_struct(field.type):  # others are taken whole
-            _check_kept(field, data[field.name])
+    if schema is None:
+        _check_inferred(table.schema, data)
     return table
 
 
+def _readable(name: str, values: Any, dtype: pa.DataType | None) -> Any:
+    """Values of a column, arrays of times in units that Arrow reads."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in ("m", "M"):
+        return values
+    try:
+        return python_values.readable(values, dtype)
+    except pa.ArrowInvalid as error:
+        raise InvalidArgumentError(f"data: column {name!r}: {error}") from error
+
+
+def _check_inferred(schema: pa.Schema, data: Any) -> None:
+    """Refuse what types that Arrow has chosen would cut off; numbers and texts they hold whole."""
+    for field, (_, values) in zip(schema, data.items(), strict=True):
+        if pat.is_temporal(field.type) or pat.is_nested(field.type):
+            _check_kept(field, values)
+
+
 def _check_kept(field: pa.Field, values: Any) -> None:
-    """Refuse values of Python and NumPy that Arrow would cut off."""
+    """Refuse values of Python, NumPy and pandas that Arrow would cut off."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
-    if kind == "O" or (kind == "M" and pat.is_date(field.type)):  # other times Arrow refuses
-        values = np.asarray(values).astype("M8[us]" if kind == "M" else object).tolist()
-    is_float = kind in ("f", "i", "u") and pat.is_floating(field.type)
-    if isinstance(values, (list, tuple)) or is_float:
-        try:
+    try:
+        if kind == "O" or isinstance(values, (list, tuple)):
+            values = np.asarray(values).tolist() if kind == "O" else values
             python_values.check_kept(values, field.type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise InvalidArgumentError(
-                f"data: column {field.name!r} of type {field.type}: {error}"
-            ) from error
+        elif kind:
+            python_values.check_column(values, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InvalidArgumentError(
+            f"data: column {field.name!r} of type {field.type}: {error}"
+        ) from error
 
 
 def _from_pandas(data: Any, schema: pa.Schema | None) -> pa.Table:
@@ -178,12 +196,15 @@ def _from_pandas(data: Any, schema: pa.Schema | None) -> pa.Table:
         raise InvalidArgumentError(
             f"data: expected a data frame, found {kind}; take its to_frame()"
         )
-    for field in schema if schema is not None else ():
+    for field in schema or ():
         _check_kept(field, data.get(field.name))
     try:
-        return pa.Table.from_pandas(data, schema=schema, preserve_index=False)
+        table = pa.Table.from_pandas(data, schema=schema, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError, KeyError, OverflowError) as error:
         raise InvalidArgumentError(f"data: {error}") from error
+    if schema is None:
+        _check_inferred(table.schema, data)
+    return table
 
 
 def _from_iterable(items: Iterator[Any], schema: pa.Schema | None) -> pa.RecordBatchReader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -68,6 +69,22 @@ def test_whole_floats_are_integers(values):
         (np.ma.masked_array([1.0, 1e300], mask=[True, False]), pa.float32()),
         ([10**400], pa.int64()),
         ([[(1e300, "y")]], pa.list_(pa.struct([("x", pa.float32()), ("y", pa.string())]))),
+        ([deque([1.5])], pa.list_(pa.int8())),
+        ([np.array([[1.5, 2]])], pa.list_(pa.int8(), 2)),
+        ([np.array(1.5)], pa.int8()),
+        ([[{"key": "x", "value": 1.5}]], pa.map_(pa.string(), pa.int8())),
+        ([2049], pa.float16()),
+        (np.array([2049]), pa.float16()),
+        (np.array([300]), pa.binary()),
+        (np.array([1.5]), pa.binary(8)),
+        ([np.ma.masked_array([1, 2], mask=[True, False])], pa.list_(pa.int64())),
+        ([1.5], pa.opaque(pa.int8(), "type", "vendor")),
+        ([[70_000]], pa.list_(pa.opaque(pa.float16(), "type", "vendor"))),
+        ([[1.5, 2]], pa.fixed_shape_tensor(pa.int8(), [2])),
+        ([1.5], pa.run_end_encoded(pa.int32(), pa.int8())),
+        (np.array([(1, 2)], [("x", "i8"), ("y", "i8")]), pa.struct([("x", pa.int64())])),
+        (np.array([86_400], "M8[s]"), pa.time32("s")),
+        (np.array([1], "M8[ns]"), pa.date32()),
     ],
 )
 def test_what_arrow_would_cut_off_is_refused(values, dtype):
@@ -99,6 +116,62 @@ def test_what_arrow_would_cut_off_is_refused(values, dtype):
 def test_what_fits_is_taken(values, dtype):
     found = record_batch_reader({"n": values}, schema=pa.schema([("n", dtype)])).read_all()
     assert found.column("n").combine_chunks().equals(pa.array(values, dtype))
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([np.array([5], "M8[ns]")], pa.list_(pa.timestamp("s"))),
+        ([np.array([5], "m8[D]")], pa.list_view(pa.duration("s"))),
+        ([np.array([5], "M8[25s]")], pa.list_(pa.timestamp("s"))),
+        ([[np.datetime64(5, "ns")]], pa.list_(pa.date32())),
+        ([np.datetime64(5, "ns")], pa.time32("s")),
+        ([np.array(5, "M8[ns]")], pa.timestamp("s")),
+        ([{"x": np.array([5], "M8[D]")}], pa.struct([("x", pa.list_(pa.timestamp("s")))])),
+        ([[("x", pd.Series([5], dtype="M8[ns]"))]], pa.map_(pa.string(), pa.list_(pa.date64()))),
+        (pd.Series([pd.DatetimeIndex([5])]), pa.large_list(pa.timestamp("us", "UTC"))),
+        (np.array([5], "M8[D]"), pa.int32()),
+        (np.array([(5,)], [("x", "M8[D]")]), pa.struct([("x", pa.timestamp("s"))])),
+        (np.array([2**62], "M8[D]"), pa.timestamp("s")),
+    ],
+)
+def test_times_of_numpy_whose_unit_arrow_does_not_look_at_are_refused(values, dtype):
+    """Arrow takes their numbers: 5 ns for 5 s, where they lie within lists."""
+    with pytest.raises(InvalidArgumentError, match=r"column 'n'.*: (times of|expected)"):
+        record_batch_reader({"n": values}, schema=pa.schema([("n", dtype)]))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "column"),
+    [
+        ("M8[D]", pa.timestamp("us", "UTC")),
+        ("M8[D]", pa.date32()),
+        ("M8[D]", pa.opaque(pa.timestamp("s"), "type", "vendor")),
+        ("M8[25s]", pa.timestamp("ns")),
+        ("M8[M]", pa.date64()),
+        ("M8[h]", None),
+        ("m8[W]", pa.duration("ms")),
+    ],
+)
+def test_days_of_numpy_are_no_garbage_in_a_column_of_timestamps(dtype, column):
+    """Arrow reads every second one of them, and zeros between; of 25 s it reads one."""
+    values = np.ma.masked_array(np.array([5, -7, 11, 13], dtype), mask=[False, False, False, True])
+    schema = None if column is None else pa.schema([("n", column)])
+    found = record_batch_reader({"n": values}, schema=schema).read_all()["n"].to_pylist()
+    assert found.pop() is None
+    plain = [each.replace(tzinfo=None) if isinstance(each, datetime) else each for each in found]
+    assert (np.array(plain, f"{dtype[0]}8[us]") == values.data[:3]).all()
+
+
+def test_what_is_cut_in_lists_without_a_type_is_refused():
+    for data in (
+        {"n": [[pd.Timestamp(1)]]},
+        {"n": [[{"x": pd.Timedelta(1)}]]},
+        {"n": [[date(2020, 1, 1), datetime(2020, 1, 1, 1)]]},
+        pd.DataFrame({7: [[pd.Timestamp(1)]]}),
+    ):
+        with pytest.raises(InvalidArgumentError, match="is more exact than the type"):
+            record_batch_reader(data)
 
 
 def test_nanoseconds_of_a_list_without_a_type_are_refused():
