@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.maps import with_values as with_values
     from fermion.columns.python_values import check_kept as check_kept
     from fermion.columns.rows import drop_batch_rows as drop_batch_rows
+    from fermion.columns.rows import field_within as field_within
     from fermion.columns.rows import filter_batch_rows as filter_batch_rows
     from fermion.columns.rows import joined_batches as joined_batches
     from fermion.columns.rows import one_batch as one_batch
@@ -125,6 +126,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "columns.python_values": ("check_kept",),
         "columns.rows": (
             "drop_batch_rows",
+            "field_within",
             "filter_batch_rows",
             "joined_batches",
             "one_batch",

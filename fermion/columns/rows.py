@@ -149,6 +149,23 @@ def unwrapped(column: Any) -> Any:
     return column
 
 
+def field_within(column: Any, names: Sequence[str]) -> Any:
+    """The field of a struct at a path, by its exact name; null where a struct above is.
+
+    column: An array or a chunked one.
+    Raises KeyError: There is no struct with this field, or one with several.
+    """
+    for name in names:
+        column = unwrapped(column)
+        if not pat.is_struct(column.type) or len(column.type.get_all_field_indices(name)) != 1:
+            raise KeyError(name)
+        if column.null_count or isinstance(column, pa.ChunkedArray):
+            column = pc.struct_field(column, [name])  # takes a look at all fields of the struct
+        else:
+            column = column.field(name)
+    return column
+
+
 def _decoded(values: pa.Array, decode: Callable[[pa.Array], pa.Array]) -> pa.Array:
     try:
         return decode(values)

@@ -10,7 +10,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns.arrow_buffers import PLAIN, array_of
-from fermion.columns.rows import ordered_decimals, unwrapped
+from fermion.columns.rows import field_within, ordered_decimals, unwrapped
 from fermion.columns.types import strip_wrappers, with_wide_floats
 from fermion.errors import InvalidArgumentError
 from fermion.exports import NamedTuple
@@ -109,10 +109,7 @@ def column_of(data: Data, path: Path) -> pa.Array | pa.ChunkedArray:
         raise InvalidArgumentError(
             f"{len(ordinals)} columns are named {path[0]!r} in the rows to filter; expected one"
         )
-    column = data.column(ordinals[0])
-    for name in path[1:]:
-        column = pc.struct_field(unwrapped(column), [name])
-    return column
+    return field_within(data.column(ordinals[0]), path[1:])
 
 
 def _plain(column: Any) -> pa.Array:

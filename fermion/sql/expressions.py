@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.rows import one_batch
+from fermion.columns.rows import field_within, one_batch
 from fermion.columns.types import with_wide_floats
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.sql.engine import ENGINE, ROWS, NotSqlError, functions, load_duckdb
@@ -125,12 +125,12 @@ class SqlExpressions:
             trees.append(tree)
             paths.update(dict.fromkeys(tree.paths))
         self.paths = tuple(paths)
-        self._names = tuple(dict.fromkeys(path[0] for path in paths))
-        aliases = {name: alias(at) for at, name in enumerate(self._names)}
+        # Each path is a column to DuckDB, which would find fields of structs whatever their case.
+        aliases = {path: (alias(at),) for at, path in enumerate(self.paths)}
         shown = ", ".join(f"{name!r}: {_shown(text)}" for name, text in texts.items())
         self._values = SqlValues(
-            [tree.renamed(lambda path: (aliases[path[0]], *path[1:])) for tree in trees],
-            [repr(name) for name in self._names],
+            [tree.renamed(aliases.__getitem__) for tree in trees],
+            [repr(".".join(path)) for path in self.paths],
             where,
             f"{{{shown}}}",
         )
@@ -149,10 +149,18 @@ class SqlExpressions:
             The batch lacks a column, its types do not fit, or a value can't be computed.
         """
         names = dict.fromkeys(batch.schema.names)
-        for name in self._names:
-            if name not in names:
-                raise column_not_found(name, names, where=f"{self._where}: SQL")
-        return self._values.compute([batch.column(name) for name in self._names], batch.num_rows)
+        columns = []
+        for path in self.paths:
+            if path[0] not in names:
+                raise column_not_found(path[0], names, where=f"{self._where}: SQL")
+            try:
+                columns.append(field_within(batch.column(path[0]), path[1:]))
+            except KeyError as error:
+                raise InvalidArgumentError(
+                    f"{self._where}: SQL: {'.'.join(path)}: no field {error} in column "
+                    f"{path[0]!r}, {batch.schema.field(path[0]).type}"
+                ) from None
+        return self._values.compute(columns, batch.num_rows)
 
 
 class SqlTree:

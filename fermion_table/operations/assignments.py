@@ -20,7 +20,9 @@ from fermion.engine import (
     array_of,
     check_kept,
     copied_array,
+    field_within,
     is_of_pandas,
+    is_variant,
     one_batch,
     pyarrow_columns,
     take_batch_rows,
@@ -90,15 +92,15 @@ def settled(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         copied = [settled(each) for each in value]
         return copied if isinstance(value, list) else tuple(copied)
+    if isinstance(value, pa.Scalar):  # those of structs are mappings, too
+        stays = pat.is_primitive(value.type) or not value.is_valid
+        return value if stays else copied_array(repeat(value, 1))[0]
     if isinstance(value, Mapping):
         return {settled(name): settled(each) for name, each in value.items()}
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, pa.Array):
         return copied_array(value)
-    if isinstance(value, pa.Scalar):
-        stays = pat.is_primitive(value.type) or not value.is_valid
-        return value if stays else copied_array(repeat(value, 1))[0]
     if isinstance(value, np.ndarray) or is_of_pandas(value):
         return copy.deepcopy(value)
     if isinstance(value, pc.Expression):
@@ -275,10 +277,11 @@ def evaluated(
         return _repeated(value.value, batch.num_rows, field, shown)
     if isinstance(value, SqlExpression):
         return _cast(value(batch), field.type, f"{shown}: SQL {_shortened(value.text)}")
-    if isinstance(value, NamedColumn):
-        return _cast(_at(value.path, batch), field.type, f"{shown}: SQL {value.path[0]!r}")
     if isinstance(value, Column):
-        return _at(value.path, batch)
+        found = field_within(batch.column(value.path[0]), value.path[1:])
+        if not isinstance(value, NamedColumn):
+            return found
+        return _cast(found, field.type, f"{shown}: SQL {value.path[0]!r}")
     if isinstance(value, pc.Expression):
         return _computed(value, batch, field.name, shown)
     if isinstance(value, Callable):  # type: ignore[arg-type]
@@ -288,7 +291,7 @@ def evaluated(
 
 def _cast(array: pa.Array, dtype: pa.DataType, shown: str) -> pa.Array:
     """What SQL gives, in the type of the column that it is for, as an UPDATE of SQL does."""
-    if array.type == dtype:
+    if array.type == dtype or all(is_variant(pa.field("", each)) for each in (array.type, dtype)):
         return array
     try:
         return array.cast(dtype)
@@ -296,17 +299,6 @@ def _cast(array: pa.Array, dtype: pa.DataType, shown: str) -> pa.Array:
         raise InvalidArgumentError(
             f"{shown}: expected type {dtype}, found {array.type}: {error}"
         ) from error
-
-
-def _at(path: Path, batch: pa.RecordBatch) -> pa.Array:
-    """The values at a path; null where a struct above is."""
-    found = batch.column(path[0])
-    for name in path[1:]:
-        if found.null_count or not isinstance(found, pa.StructArray):
-            found = pc.struct_field(found, [name])  # takes a look at all fields of the struct
-        else:
-            found = found.field(name)
-    return found
 
 
 def _called(function: Callable[..., Any], batch: pa.RecordBatch, shown: str) -> pa.Array:

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 import fermion
+from fermion import variant
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion_table import MergeResult, Table, lit
 from fermion_table.errors import SchemaMismatch
@@ -396,3 +397,25 @@ def test_a_table_opened_at_a_version_refuses_a_merge(table_path):
     filled(table_path)
     with pytest.raises(InvalidArgumentError, match="can only be"):
         Table.open(table_path, version=1).merge(SOURCE, ["id"])
+
+
+@pytest.mark.parametrize("text", ["source.{}", 'source."{}"', "source.{} + 0"])
+def test_columns_that_differ_in_case_alone_are_set_from_their_own(table_path, text):
+    """DuckDB finds fields of structs whatever their case, and a side of a merge was a struct."""
+    table = create(table_path, pa.schema(dict.fromkeys(["id", "v", "V"], pa.int64())))
+    table.append({"id": [1, 2], "v": [10, 20], "V": [100, 200]})
+    source = {"id": [1], "v": [11], "V": [111]}
+    values = {name: text.format(name) for name in ("v", "V")}
+    table.merge(source, on="id").when_matched_update(values).execute()
+    assert rows_of(table) == [(1, 11, 111), (2, 20, 200)]
+
+
+@pytest.mark.parametrize("text", ["source.event", 'source."event"', "coalesce(source.event, NULL)"])
+def test_sql_gives_variant_columns_values(table_path, text):
+    events = variant.from_json(['{"a":1}', "[1]"])
+    table = create(table_path, pa.schema([("id", pa.int64()), ("event", events.type)]))
+    table.append({"id": [1, 2], "event": events})
+    source = pa.table({"id": [1], "event": variant.from_json(['{"a":2}'])})
+    table.merge(source, on="id").when_matched_update({"event": text}).execute()
+    found = table.scan().to_arrow().sort_by("id")["event"]
+    assert variant.to_json(found).to_pylist() == ['{"a":2}', "[1]"]

@@ -447,3 +447,14 @@ def test_files_of_another_table_are_refused(table_path, tmp_path):
         create(table_path).transaction() as transaction,
     ):
         transaction.append_written(messages)
+
+
+def test_a_null_in_a_struct_that_a_scalar_gives_stays_null(table_path):
+    """Scalars of structs are mappings, too, and were copied as such."""
+    dtype = pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))])
+    table = Table.create(table_path, pa.schema([("id", pa.int64()), ("s", dtype)]))
+    table.append({"id": [1, 2, 3]})
+    for number, value in enumerate([{"a": 1, "b": None}, {"a": 1, "b": {"c": None}}, None], 1):
+        table.update(f"id = {number}", {"s": lit(pa.scalar(value, dtype))})
+        found = table.scan(filter=f"id = {number}").to_arrow()["s"].to_pylist()
+        assert found == [value]

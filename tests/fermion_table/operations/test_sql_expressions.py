@@ -445,3 +445,13 @@ def test_an_update_sets_what_sql_computes_and_text_stays_text(tmp_path: Path) ->
     texts = Table.create(tmp_path / "texts", {"a": ["x"], "b": ["y"]}, durability="fast")
     texts.update("TRUE", {"a": lit("b || b"), "b": SqlExpression("b || b")})
     assert texts.scan().to_arrow().to_pylist() == [{"a": "b || b", "b": "yy"}]
+
+
+def test_fields_that_differ_in_case_alone_are_computed_from_their_own(tmp_path: Path) -> None:
+    dtype = pa.struct([("a", pa.int64()), ("A", pa.int64())])
+    rows = pa.table({"s": pa.array([{"a": 1, "A": 2}, None], dtype), "v": [0, 0]})
+    table = Table.create(tmp_path / "t", rows, durability="fast")
+    table.update("TRUE", {"v": 's."A" * 10 + s.a'})
+    table.add_columns_with({"lower": "s.a", "upper": "s.A"})
+    found = table.scan(columns=["v", "lower", "upper"]).to_arrow().to_pylist()
+    assert [list(row.values()) for row in found] == [[21, 1, 2], [None, None, None]]
