@@ -181,6 +181,21 @@ def with_values(array: pa.Array, values: np.ndarray, ends: np.ndarray) -> pa.Arr
     return changed
 
 
+def with_offsets(rest: pa.Array, where: str) -> pa.Array:
+    """The rest of Variant values, with offsets where its objects and arrays have ranks.
+
+    Raises InvalidFileError: Bytes are no such value.
+    """
+    values = values_of(rest)
+    own = values.values[values.value_ends[0] : values.value_ends[-1]].copy()
+    ends = values.value_ends - values.value_ends[0]
+    try:
+        kernels.variant_ranks(own, ends, back=True)
+    except ValueError as error:
+        raise InvalidFileError(f"{where}: {error}") from None
+    return with_values(rest, own, ends)
+
+
 class VariantParts(NamedTuple):
     """Parts of values that were taken out.
 

@@ -66,6 +66,7 @@ from fermion.kernels._compiled import stable_order as stable_order
 from fermion.kernels._compiled import variant_find as variant_find
 from fermion.kernels._compiled import variant_from_json as variant_from_json
 from fermion.kernels._compiled import variant_paths as variant_paths
+from fermion.kernels._compiled import variant_ranks as variant_ranks
 from fermion.kernels._compiled import variant_to_json as variant_to_json
 from fermion.kernels._compiled import wanted_numbers as wanted_numbers
 from fermion.kernels._compiled import wanted_text_range as wanted_text_range

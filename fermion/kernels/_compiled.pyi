@@ -389,6 +389,19 @@ def split_variants(
 
 # Oracle: tests/claims/fermion/test_shredded_variants.py::
 # test_kernels_agree_with_values_taken_apart_in_python
+def variant_ranks(values: np.ndarray, value_ends: np.ndarray, back: bool) -> None:
+    """Put ranks of values in place of their offsets in objects and arrays, or offsets of ranks.
+
+    Ranks only where values lie without gaps, and 64 levels deep; other offsets stay.
+
+    values: ``uint8``, Variant values, changed in place.
+    value_ends: ``int64``, shape (rows + 1,): where values begin, and the last one ends.
+    back: Put offsets in place of ranks.
+    Raises ValueError: A value is damaged; names the row.
+    """
+
+# Oracle: tests/claims/fermion/test_shredded_variants.py::
+# test_kernels_agree_with_values_taken_apart_in_python
 def assemble_variants(
     metas: np.ndarray,
     meta_ends: np.ndarray,

@@ -202,6 +202,72 @@ static inline int fv_append(fv_buffer* buffer, const void* data, int64_t size) {
     return FV_OK;
 }
 
+static int fv_number_order(const void* a, const void* b) {
+    uint64_t one = *(const uint64_t*)a, other = *(const uint64_t*)b;
+    return (one > other) - (one < other);
+}
+
+/* The values of an object or array lie from ``start`` to ``size`` without gaps; with their ranks in place
+ * of offsets. 0: they do not, and nothing is changed. */
+static int fv_rank(uint8_t* data, uint8_t* offsets, int64_t count, int width, int64_t start, int64_t size,
+                   fv_buffer* work) {
+    const int64_t base = work->size;
+    if (fv_reserve(work, 8 * count)) return FV_MEMORY;
+    uint64_t* order = (uint64_t*)(work->data + base);
+    int64_t at = start;
+    int is_sorted = 1;
+    for (int64_t i = 0; i < count; i++) {
+        order[i] = fv_load(offsets + i * width, width) << 32 | (uint64_t)i;
+        is_sorted &= !i || order[i - 1] < order[i];
+    }
+    if (!is_sorted) qsort(order, (size_t)count, 8, fv_number_order);
+    for (int64_t rank = 0; rank < count; rank++) {
+        int64_t own = (int64_t)(order[rank] >> 32) == at - start ? fv_size(data + at, size - at) : -1;
+        if (own < 0) return 0;
+        at += own;
+    }
+    for (int64_t rank = 0; rank < count && at == size; rank++)
+        fv_store(offsets + (uint32_t)order[rank] * (int64_t)width, (uint64_t)rank, width);
+    return at == size;
+}
+
+/* Put ranks of values in place of their offsets in objects and arrays, down to FV_DEPTH_MAX levels, where
+ * values lie without gaps; or (back) offsets in place of ranks. In place; returns the bytes of the value,
+ * or FV_WRONG, FV_MEMORY. The last offset, behind all values, is 0 where the others are ranks. */
+static int64_t fv_ranks(uint8_t* data, int64_t most, int back, int depth, fv_buffer* work) {
+    int64_t size = fv_size(data, most);
+    if (size < 0 || (data[0] & 3) < 2 || depth >= FV_DEPTH_MAX) return size;
+    int head = data[0] >> 2, is_object = (data[0] & 3) == 2, width = (head & 3) + 1;
+    int wide = head >> (is_object ? 4 : 2) & 1 ? 4 : 1;
+    int64_t count = (int64_t)fv_load(data + 1, wide);
+    uint8_t* offsets = data + 1 + wide + (is_object ? count * ((head >> 2 & 3) + 1) : 0);
+    const int64_t start = offsets + (count + 1) * width - data, base = work->size;
+    if (!count || back != (size == start)) return count && !back ? FV_WRONG : size;
+    int found = back ? 1 : fv_rank(data, offsets, count, width, start, size, work);
+    if (found < 1) return found ? found : size;
+    int64_t at = start;
+    if (back && fv_reserve(work, 8 * count)) return FV_MEMORY;
+    work->size += back ? 8 * count : 0;
+    for (int64_t rank = 0; rank < count; rank++) {
+        if (back) ((int64_t*)(work->data + base))[rank] = at - start;
+        int64_t room = (back ? most : size) - at;
+        int is_nested = room > 0 && (data[at] & 3) > 1;
+        int64_t own = is_nested ? fv_ranks(data + at, room, back, depth + 1, work) : fv_size(data + at, room);
+        if (own < 0) return own;
+        at += own;
+    }
+    int64_t* places = (int64_t*)(work->data + base);
+    for (int64_t i = 0; back && i < count; i++) {
+        uint64_t rank = fv_load(offsets + i * width, width);
+        if (rank >= (uint64_t)count || places[rank] < 0) return FV_WRONG;
+        fv_store(offsets + i * width, (uint64_t)places[rank], width);
+        places[rank] = -1;
+    }
+    fv_store(offsets + count * width, back ? (uint64_t)(at - start) : 0, width);
+    work->size = base;
+    return (at - start) >> (8 * width) ? FV_WRONG : at;
+}
+
 /* A tree of names. Node 0 is the value itself; parents come before their children. */
 typedef struct {
     int32_t* parents;

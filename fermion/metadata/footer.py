@@ -45,6 +45,7 @@ from fermion.layout import (
     VERSION_MINOR_MAP_KEYS,
     VERSION_MINOR_POSITIONS,
     VERSION_MINOR_VARIANT_PATHS,
+    VERSION_MINOR_VARIANT_RANKS,
     ChecksumKind,
     Incompat,
     SectionKind,
@@ -69,7 +70,9 @@ SIZE_MIN = HEAD.itemsize + FOOTER.itemsize
 _EXT_CIT, _PLACED = int(Incompat.EXT_CIT), int(Incompat.PLACED)
 _BATCH_POSITIONS, _MAP_KEYS = int(Incompat.BATCH_POSITIONS), int(Incompat.MAP_KEYS)
 _BLOBS, _VARIANT_PATHS = int(Incompat.BLOBS), int(Incompat.VARIANT_PATHS)
-SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _MAP_KEYS | _BLOBS | _VARIANT_PATHS
+_VARIANT_RANKS = int(Incompat.VARIANT_RANKS)
+_OF_COLUMNS = _MAP_KEYS | _BLOBS | _VARIANT_PATHS | _VARIANT_RANKS
+SUPPORTED_INCOMPAT = _EXT_CIT | _PLACED | _BATCH_POSITIONS | _OF_COLUMNS
 # So are those that every file is asked about: an operation of a flag costs ten of a number.
 _BATCH, _NO_CIT = int(Setting.BATCH), int(Setting.NO_CIT)
 _SORTED, _ALIGN64 = int(Setting.SORTED), int(Setting.ALIGN64)
@@ -167,6 +170,11 @@ class Footer:
         return bool(self.incompat & _MAP_KEYS)
 
     @property
+    def has_variant_ranks(self) -> bool:
+        """Whether rests of Variant values may have ranks of values in place of their offsets."""
+        return bool(self.incompat & _VARIANT_RANKS)
+
+    @property
     def has_blobs(self) -> bool:
         """Whether columns may hold references to values that lie outside of pages."""
         return bool(self.incompat & _BLOBS)
@@ -228,6 +236,8 @@ def build_head() -> bytes:
 
 def minor_version(incompat: int) -> int:
     """The first minor version that has all features of a file."""
+    if incompat & _VARIANT_RANKS:
+        return VERSION_MINOR_VARIANT_RANKS
     if incompat & _VARIANT_PATHS:
         return VERSION_MINOR_VARIANT_PATHS
     if incompat & _BLOBS:

@@ -150,6 +150,10 @@ class VariantPaths(ColumnKeys):
         below = [any(each[: len(path)] == path for path in paths) for each in self.keys]
         return np.flatnonzero(below).tolist(), False
 
+    def with_offsets(self, rest: pa.Array) -> pa.Array:
+        """The rest of some rows with offsets in place of ranks."""
+        return variants.with_offsets(rest, self.where)
+
     @cached_property
     def tree(self) -> variants.PathTree:
         """The paths as kernels take them."""

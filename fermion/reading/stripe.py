@@ -140,8 +140,15 @@ class StripeReader:
             return looked_up(array, column.key)
         keys = self.index.map_keys.get(column.ordinal)
         if isinstance(keys, VariantPaths):
-            return self._whole_variant(keys, array, stripe, rows, kept)
+            rest = self._with_offsets(keys, array)
+            return self._whole_variant(keys, rest, stripe, rows, kept)
         return array if keys is None else self._whole_map(keys, array, stripe, rows, kept)
+
+    def _with_offsets(self, keys: VariantPaths, rest: pa.Array) -> pa.Array:
+        """What columns of paths leave of Variant values, as values."""
+        if not self.index.footer.has_variant_ranks or rest.type == pa.struct([]):
+            return rest
+        return keys.with_offsets(rest)
 
     def _whole_variant(
         self,
@@ -172,7 +179,7 @@ class StripeReader:
         keys = self.index.map_keys.get(column.of.ordinal)
         if not isinstance(keys, VariantPaths):
             return value.values_of(array)
-        beside = part_columns(keys, value)
+        beside, array = part_columns(keys, value), self._with_offsets(keys, array)
         if beside is None:
             return value.values_of(self._whole_variant(keys, array, stripe, rows, kept))
         arrays = self._of_paths(beside, stripe, rows, kept)

@@ -282,10 +282,11 @@ class _ColumnAppender(Writer):
         ordered = ordered.joined(self._ordered, len(self._kept))
         key_counts = [each.count for each in self._kept_maps.values()]
         kept = self._kept_maps.values()
-        incompat = footer.incompat & ~int(Incompat.MAP_KEYS | Incompat.VARIANT_PATHS)
+        of_variants = int(Incompat.VARIANT_PATHS | Incompat.VARIANT_RANKS)
+        incompat = footer.incompat & ~(int(Incompat.MAP_KEYS) | of_variants)
         incompat |= Incompat.EXT_CIT | (Incompat.MAP_KEYS if kept else 0)
         if any(isinstance(each, VariantPaths) for each in kept):
-            incompat |= Incompat.VARIANT_PATHS
+            incompat |= footer.incompat & of_variants
         incompat |= Incompat.BLOBS if self._blobs is not None else 0
         end = build_end(
             blank_footer(

@@ -95,7 +95,7 @@ class FileContents:
         features |= Incompat.MAP_KEYS if self.maps else 0
         features |= Incompat.BLOBS if self.has_blobs else 0
         if any(is_variant(each.field) for each in self.maps):
-            features |= Incompat.VARIANT_PATHS
+            features |= Incompat.VARIANT_PATHS | Incompat.VARIANT_RANKS
         indexed = not self.settings & Setting.NO_CIT
         build_area = build_indexed if indexed else build_unindexed
         area = build_area(cmbs, lengths, cmb_offset, self.identity.place_key)

@@ -84,7 +84,7 @@ class ShreddedVariant:
     def split(self, column: pa.ChunkedArray) -> tuple[pa.Array, Callable[[], Tables]]:
         """Take the values of a stripe apart; paths that are new may get columns.
 
-        Returns: What is in no column, and what makes the columns.
+        Returns: What is in no column, with ranks in place of offsets, and what makes the columns.
 
         Raises InvalidArgumentError: Bytes are no Variant value.
         """
@@ -95,6 +95,7 @@ class ShreddedVariant:
             self._choose(values, len(array))
             kinds = np.array(list(self.paths.values()), np.uint8)
             rest, ends, parts, incomplete = PathTree(list(self.paths), kinds).split(values)
+            kernels.variant_ranks(rest, ends, back=False)
         except (ValueError, pa.ArrowInvalid) as error:
             raise InvalidArgumentError(f"shred: column {self.field.name!r}: {error}") from None
         self.complete.append(~incomplete)

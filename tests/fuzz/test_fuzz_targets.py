@@ -31,6 +31,7 @@ def seeds(name: str) -> list[bytes]:
         files = sorted(GOLDEN.glob("v1/*.fermion"), key=lambda path: path.stat().st_size)[:6]
         files.append(GOLDEN / "v1.3" / "shredded_maps.fermion")
         files.append(GOLDEN / "v1.5" / "shredded_variants.fermion")
+        files.append(GOLDEN / "v1.6" / "shredded_variants.fermion")
         return [path.read_bytes() + end for path in files for end in (b"", DEEP)]
     return [path.read_bytes() for path in sorted((HERE / "corpus" / name).iterdir())]
 

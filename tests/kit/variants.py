@@ -140,6 +140,25 @@ def objects(names: list[str], data: bytes) -> Any:
     }
 
 
+def with_offsets(data: bytes, levels: int = 64) -> bytes:
+    """The value that begins here, with offsets where its objects and arrays have ranks."""
+    head, is_object = data[0] >> 2, data[0] & 3 == 2
+    wide, first = (head & 3) + 1, 5 if head >> (4 if is_object else 2) & 1 else 2
+    count = number(data, 1, first - 1) if data[0] & 3 > 1 else 0
+    first += count * ((head >> 2 & 3) + 1) if is_object else 0
+    start = first + wide * (count + 1)
+    if not levels or not count or number(data, start - wide, wide):
+        return data[: size_of(data)]
+    values, at = [], start
+    for _ in range(count):
+        values.append(with_offsets(data[at:], levels - 1))
+        at += len(values[-1])
+    ranks = [number(data, first + wide * each, wide) for each in range(count)]
+    assert sorted(ranks) == list(range(count))
+    offsets = [sum(map(len, values[:rank])) for rank in (*ranks, count)]
+    return b"".join([data[:first], *(little(each, wide) for each in offsets), *values])
+
+
 def plain(row: dict[str, bytes] | None) -> Any:
     """What tells a value from others: its `objects`, or ``...`` for null."""
     return ... if row is None else objects(dictionary(row["metadata"]), row["value"])

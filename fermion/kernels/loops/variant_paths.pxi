@@ -51,6 +51,7 @@ cdef extern from "variant_paths.h":
     int fv_tree_init(fv_tree*) noexcept nogil
     void fv_tree_free(fv_tree*) noexcept nogil
     int64_t fv_size(const uint8_t*, int64_t) noexcept nogil
+    int64_t fv_ranks(uint8_t*, int64_t, int, int, fv_buffer*) noexcept nogil
     int fv_discover(fv_tree*, const fv_names*, int32_t, fv_bytes, uint32_t*, int, int64_t*) noexcept nogil
     int fv_split(fv_context*, int32_t, fv_bytes, int*) noexcept nogil
     int fv_copy(fv_context*, fv_bytes) noexcept nogil
@@ -248,6 +249,28 @@ def split_variants(
         )
     finally:
         _free_context(&context)
+
+
+def variant_ranks(values, value_ends, bint back):
+    """Put ranks in place of the offsets in objects and arrays, or offsets of ranks; in place."""
+    cdef uint8_t[::1] data = _output(values)
+    cdef const int64_t[::1] ends = _input(value_ends)
+    cdef int64_t row, size, found = 0
+    cdef fv_buffer work
+    memset(&work, 0, sizeof(work))
+    _check_ends(ends, ends.shape[0] - 1, data.shape[0], "value_ends")
+    with nogil:
+        for row in range(ends.shape[0] - 1):
+            size = ends[row + 1] - ends[row]
+            found = fv_ranks(&data[ends[row]], size, back, 0, &work) if size else 0
+            if found != size:
+                break
+            found = 0
+    free(work.data)
+    if found == FV_MEMORY:
+        raise MemoryError("no memory for Variant values")
+    if found:
+        raise ValueError(f"row {row}: bytes that are no Variant value")
 
 
 cdef int _check_columns(

@@ -26,6 +26,7 @@ from fermion.columns.variants import (
     path_text,
     values_of,
 )
+from fermion.columns.variants import with_offsets as with_offsets_of
 from fermion.errors import FermionError, InvalidArgumentError, InvalidFileError
 from fermion.layout import FOOTER, Incompat
 from fermion.predicate.expression import VariantValue
@@ -46,6 +47,7 @@ from tests.kit.variants import (
     table,
     taken,
     variant,
+    with_offsets,
 )
 
 NAMES = ["a", "b", "a.b", "", "it's", "über", "*", "[0]"]
@@ -88,7 +90,7 @@ def test_any_values_survive_the_round_trip(values, keys, stripe_rows):
     file = stored(rows, shred={"event": Shred(keys)}, stripe_rows=stripe_rows)
     with fermion.open(file) as opened:
         assert opened.verify().problems == ()
-        assert opened.version == (1, 5)
+        assert opened.version == (1, 6)
         assert opened.schema == rows.schema
         assert opened.read().equals(rows)
         some = list(range(0, len(values), 2))
@@ -221,6 +223,84 @@ def test_kernels_agree_with_values_taken_apart_in_python(values, paths, data):
     )
     assert whole.tobytes() == b"".join(variant(each)["value"] for each in values)
     assert whole_ends.tolist() == source.value_ends.tolist()
+
+
+JSON = st.recursive(
+    st.none() | st.integers(-300, 300) | st.text(max_size=70),
+    lambda inner: (
+        st.lists(inner, max_size=300) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=8)
+    ),
+    max_leaves=300,
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(JSON, max_size=6))
+def test_ranks_stand_for_offsets_of_values_in_any_order(values):
+    """As a reader of the specification sees them; and the bytes come back."""
+    _, _, data, ends = values_of(from_json(list(map(json.dumps, values))))
+    ranked = data.copy()
+    kernels.variant_ranks(ranked, ends, back=False)
+    for start, stop, value in zip(ends, ends[1:], values, strict=False):
+        own = bytes(ranked[start:stop])
+        assert with_offsets(own) == bytes(data[start:stop])
+        assert (own != bytes(data[start:stop])) == (isinstance(value, list | dict) and any([value]))
+    kernels.variant_ranks(ranked, ends, back=True)
+    assert ranked.tobytes() == data.tobytes()
+
+
+def object_of(offsets: list[int], values: bytes) -> bytes:
+    count = len(offsets) - 1
+    return bytes([2, count, *range(count), *offsets]) + values
+
+
+def in_arrays(value: bytes, levels: int) -> bytes:
+    for _ in range(levels):
+        value = bytes([3 << 2 | 3, 1]) + struct.pack("<II", 0, len(value)) + value
+    return value
+
+
+AS_THEY_ARE = {
+    "a gap": object_of([0, 2, 3], b"\0\0\0"),
+    "a gap at the end": object_of([0, 1, 3], b"\0\0\0"),
+    "a gap in front": object_of([1, 2, 3], b"\0\0\0"),
+    "one value for two names": object_of([0, 0, 1], b"\0"),
+    "a value of an array that is cut": b"\3\2\0\1\2\0\x18",
+    "no fields, and bytes": object_of([1], b"\0"),
+    "no fields": object_of([0], b""),
+    "no value of an object": b"\0",
+}
+
+
+@pytest.mark.parametrize("name", AS_THEY_ARE)
+@pytest.mark.parametrize("levels", [0, 1, 64, 70])
+def test_values_with_gaps_and_deep_ones_keep_their_offsets(name, levels):
+    value = in_arrays(AS_THEY_ARE[name], levels)
+    data, ends = np.frombuffer(value, np.uint8).copy(), np.array([0, len(value)])
+    kernels.variant_ranks(data, ends, back=False)
+    assert data.tobytes().endswith(in_arrays(AS_THEY_ARE[name], max(levels - 64, 0)))
+    assert with_offsets(data.tobytes()) == value
+    rows = raw({"metadata": b"\x01\2\0\1\2ab", "value": value})
+    file = stored(rows, shred={"event": Shred(["x"])})
+    with fermion.open(file) as opened:
+        assert opened.read().equals(rows)
+
+
+def test_ranks_that_are_none_are_refused():
+    """Twice the same, too large, and offsets that do not fit; a value that has ranks is none."""
+    two = b"\0\0"
+    many = bytes([3, 2, 0, 1, 0]) + (b"\x40" + struct.pack("<I", 300) + b"x" * 300) * 2
+    cut = object_of([1, 0, 0], two[:1])
+    for value in (object_of([0, 0, 0], two), object_of([2, 0, 0], two), many, cut):
+        data = np.frombuffer(value, np.uint8).copy()
+        with pytest.raises(ValueError, match="row 0: bytes that are no Variant value"):
+            kernels.variant_ranks(data, np.array([0, len(value)]), back=True)
+        rest = pa.array([{"metadata": b"\x01\0\0", "value": value}], STORAGE)
+        with pytest.raises(InvalidFileError, match="x: row 0"):
+            with_offsets_of(rest, "x")
+    rows = raw({"metadata": b"\x01\0\0", "value": in_arrays(object_of([0, 0, 0], b""), 1)})
+    with pytest.raises(InvalidArgumentError, match="no Variant value"):
+        stored(rows, shred={"event": Shred(["x"])})
 
 
 def _word(value: bytes) -> int:

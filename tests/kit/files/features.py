@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import fermion
+from fermion.variant import from_json
 from tests.kit import variants
 from tests.kit.files.encoding_features import (
     blocks,
@@ -225,15 +226,20 @@ def _shredded_batches() -> Feature:
 
 
 def _shredded_variants() -> Feature:
-    """Paths of every type, some with other types in the rest, some within others."""
+    """Paths of every type, some with other types in the rest, some within others.
+
+    And values in another order than their names.
+    """
     day = datetime.date(2020, 2, 29)
     first = {"on": True, "n": 5, "x": 0.5, "s": "é" * 40, "day": day, "a.b": {"": None}}
     second = {"n": -(2**40), "s": "", "at": datetime.datetime(2020, 1, 2, 3), "user": {"id": 7}}
     third = {"n": "text", "user": {"id": None, "tags": ["a", {"id": 1}]}, "s": {"t": 300}}
     fourth = {"utc": datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), "user": {}, "x": None}
     values = [first, second, ..., third, fourth, 5] * 2
+    other = from_json(['{"n": 1, "z": [{"b": 1, "a": "x", "c": []}, 0.5]}'])
     keys = ["on", "n", "x", "s", "s.t", "day", "at", "utc", "user.id", "'a.b'.''"]
-    table = variants.table(values).append_column("id", [list(range(ROWS))])
+    column = pa.concat_arrays([variants.column(values[:-1]), other])
+    table = pa.table({"event": column, "id": range(ROWS)})
     return Feature(
         table, {"shred": {"event": fermion.Shred(keys)}, "stripe_rows": 7}, filter="id > 3"
     )

@@ -86,12 +86,14 @@ class File:
         ) = struct.unpack_from("<QQQQQQQIIQIIQQQII", footer)
         assert file_length == len(data)
         self.aligned = bool(self._settings & 8)
-        assert incompat & ~249 == 0
+        assert incompat & ~505 == 0
         self._has_positions = bool(incompat & 16)
         (minor,) = struct.unpack_from("<H", footer, 246)
         self._has_keys = bool(incompat & 32)
         self._has_blobs = bool(incompat & 64)
+        self._has_ranks = bool(incompat & 256)
         features = {
+            6: self._has_ranks,
             5: incompat & 128,
             4: self._has_blobs,
             3: self._has_keys,
@@ -307,6 +309,9 @@ class File:
     ) -> pa.ChunkedArray:
         """Variant values with the values of the columns of their paths."""
         rows = rest.to_pylist()
+        for row in rows if self._has_ranks else ():
+            if row is not None:
+                row["value"] = variants.with_offsets(row["value"])
         trees = [variants.plain(each) for each in rows]
         for place, (text, kind) in enumerate(zip(keys, kinds, strict=True)):
             parts = re.findall(r"'(?:[^']|'')*'|[^.']+", text)
