@@ -158,9 +158,8 @@ else:
         """As `dataclasses.dataclass`, without ``order``, ``unsafe_hash`` and ``init``.
 
         The decorator of the standard library compiles six methods of a class, one by one, and a
-        process that reads has a hundred such classes. This one compiles `__init__` alone, when
-        the first value is made: a read makes values of a quarter of its classes. The others are
-        closures that do the same.
+        process that reads has a hundred such classes. This one compiles `__init__` alone, of
+        classes of which many values are made. The others are closures that do the same.
         """
         return _made(cls, **options) if cls is not None else lambda cls: _made(cls, **options)
 
@@ -201,17 +200,43 @@ def _made(
 
 
 class _Initializer:
-    """Stands for ``__init__`` in its class until it is asked for, and is compiled then."""
+    """Stands for ``__init__`` in its class, and is compiled when it is used often, or asked for."""
 
     def __init__(
         self, owner: Any, fields: tuple[dataclasses.Field[Any], ...], frozen: bool
     ) -> None:
         self._arguments = owner, f"{owner.__qualname__}.__init__", fields, frozen
+        self._uncompiled = 8  # so many calls take less than to compile
 
     def __get__(self, instance: object, owner: type) -> Any:
+        self._uncompiled -= 1
+        if instance is not None and self._uncompiled >= 0:
+            return lambda *given, **named: self._fill(instance, given, named)
         method = _compiled_initializer(*self._arguments)
         self._arguments[0].__init__ = method
         return method.__get__(instance, owner)
+
+    def _fill(self, value: object, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        cls, _, fields, frozen = self._arguments
+        asked = [field for field in fields if field.init]
+        places = [field.name for field in asked if not field.kw_only]
+        arguments = {**named, **dict(zip(places, given, strict=False))}
+        needed = {f.name for f in asked if f.default is f.default_factory}  # both are missing
+        known = {field.name for field in asked}
+        if len(arguments) < len(given) + len(named) or not needed <= arguments.keys() <= known:
+            return _compiled_initializer(*self._arguments)(value, *given, **named)  # says what is wrong
+        for field in fields:
+            if field.name in arguments:
+                content = arguments[field.name]
+            elif field.default is not dataclasses.MISSING:
+                content = field.default
+            elif field.default_factory is not dataclasses.MISSING:
+                content = field.default_factory()
+            else:
+                continue
+            (object.__setattr__ if frozen else setattr)(value, field.name, content)
+        if hasattr(cls, "__post_init__"):
+            value.__post_init__()  # type: ignore[attr-defined]
 
 
 def _compiled_initializer(

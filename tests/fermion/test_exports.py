@@ -149,20 +149,30 @@ def outcome(action: Any) -> Any:
         return type(error), str(error).replace("dataclasses.", "")
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_records_behave_as_dataclasses(
-    options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    options: dict[str, bool], compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each option, and each thing that can be done: the same value, or the same error."""
+    """Each option, and each thing that can be done: the same value, or the same error.
+
+    As the first values of a class are made, and as all are when someone asked how.
+    """
     found = []
     for decorator in (dataclasses.dataclass, exports.dataclass):
         record = made(decorator, options)
         monkeypatch.setattr(sys.modules[__name__], "Record", record, raising=False)
+        assert not compiled or record.__init__
         one, same, other = record(first=1), record(first=1, fourth=2.0), record(first=2, third="y")
         plain = record(first=1, second=(), third="z")
         object.__setattr__(plain, "sixth", ())
         shown = [repr(each).partition(" at ")[0] for each in (one, other)]
         doing = {
+            "missing": outcome(record),
+            "too many": outcome(lambda kind=record: kind(1, [])),
+            "positional": outcome(lambda kind=record: kind(1).first),
+            "twice": outcome(lambda kind=record: kind(1, first=1)),
+            "unknown": outcome(lambda kind=record: kind(first=1, nothing=2)),
             "shown": shown if options["repr"] else len(shown),
             "equal": [one == same, one != other, one == 3, one.__eq__(3)],
             "hash": outcome(lambda each=plain: isinstance(hash(each), int)),
@@ -177,10 +187,6 @@ def test_records_behave_as_dataclasses(
             "checked": outcome(lambda kind=record: kind(first=-1)),
             "matched": record.__match_args__,
             "signature": str(inspect.signature(record)),
-            "missing": outcome(record),
-            "positional": outcome(lambda kind=record: kind(1).first),
-            "too many": outcome(lambda kind=record: kind(1, [])),
-            "unknown": outcome(lambda kind=record: kind(first=1, nothing=2)),
             "doc": record.__doc__,
         }
         found.append(doing)
