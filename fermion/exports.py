@@ -224,7 +224,7 @@ class _Initializer:
         needed = {f.name for f in asked if f.default is f.default_factory}  # both are missing
         known = {field.name for field in asked}
         if len(arguments) < len(given) + len(named) or not needed <= arguments.keys() <= known:
-            return _compiled_initializer(*self._arguments)(value, *given, **named)  # says what is wrong
+            _compiled_initializer(*self._arguments)(value, *given, **named)  # refuses them
         for field in fields:
             if field.name in arguments:
                 content = arguments[field.name]

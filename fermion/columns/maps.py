@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +15,23 @@ from fermion import kernels
 from fermion.columns import slots, validity
 from fermion.columns.arrow_buffers import has_dictionary, list_ranges, own_validity
 from fermion.columns.assemble import assemble
-from fermion.columns.shred import shred
 from fermion.columns.types import Bits, ColumnStreams, Node, column_node
 from fermion.errors import InvalidArgumentError, InvalidFileError
-from fermion.exports import NamedTuple
+from fermion.exports import LoadedWhenAskedFor, NamedTuple
 from fermion.layout import CHUNK_SLOTS_MAX
 from fermion.options import Shred
+
+if TYPE_CHECKING:
+    from fermion.columns import shred
+else:
+    shred = LoadedWhenAskedFor("fermion.columns.shred")
 
 Key = str | int
 
 JOINED_ROWS_SHIFT = 6
 """``kernels.join_keys`` takes other entries by so many bits of their rows."""
 
-_BRACKETS = re.compile(r"(.+)\[(?:'((?:[^']|'')*)'|(-?[0-9]+))\]", re.DOTALL)
+_BRACKETS = r"(.+)\[(?:'((?:[^']|'')*)'|(-?[0-9]+))\]"
 
 
 def key_name(column: str, key: Key) -> str:
@@ -38,7 +42,7 @@ def key_name(column: str, key: Key) -> str:
 
 def split_key_name(name: str) -> tuple[str, str] | None:
     """The column and the key that a name such as ``features['age']`` means; None: it is none."""
-    match = _BRACKETS.fullmatch(name)
+    match = re.fullmatch(_BRACKETS, name, re.DOTALL) if name.endswith("]") else None
     if match is None:
         return None
     quoted = match[2]
@@ -174,7 +178,7 @@ def gathered(values: pa.Array, indices: np.ndarray, node: Node) -> pa.Array:
     except pa.ArrowNotImplementedError:  # views
         blank = ColumnStreams(1)
         slots.blank(node, 1, blank)
-        source = slots.concatenate(node, [shred(values, node), blank])
+        source = slots.concatenate(node, [shred.shred(values, node), blank])
         chosen = np.where(missing, len(values), indices)
         return assemble(node, slots.take(node, source, chosen))
 

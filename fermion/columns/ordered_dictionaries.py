@@ -39,33 +39,20 @@ from fermion.columns import distinct, slots
 from fermion.columns.arrow_buffers import dictionary_indices, run_indices
 from fermion.columns.assemble import assemble
 from fermion.columns.shred import shred
-from fermion.columns.types import Node, column_node, is_list_view, strip_wrappers
+from fermion.columns.types import (
+    Node,
+    column_node,
+    has_ordered,
+    is_list_view,
+    ordered_type,
+    strip_wrappers,
+)
 from fermion.errors import InvalidFileError, UnsupportedTypeError
 from fermion.exports import dataclass
 from fermion.layout import ORDERED_ENTRY, ORDERED_HEADER, align
 
 Place = tuple[int, int]
 """A column's ordinal, and a node's: that of its VALIDITY stream."""
-
-
-def ordered_type(dtype: pa.DataType) -> pa.DictionaryType | None:
-    """The ordered dictionary among the wrappers of a column or child; None: there is none."""
-    while True:
-        if isinstance(dtype, pa.BaseExtensionType):
-            dtype = dtype.storage_type
-        elif pat.is_dictionary(dtype) and dtype.ordered:
-            return dtype
-        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-            dtype = dtype.value_type
-        else:
-            return None
-
-
-def has_ordered(node: Node) -> bool:
-    """Whether a column is or holds an ordered dictionary."""
-    if not node.children and node.type is node.storage:
-        return False
-    return ordered_type(node.type) is not None or any(map(has_ordered, node.children))
 
 
 def check_ordered(nodes: Iterable[Node], where: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +22,16 @@ from fermion import kernels
 from fermion.columns import slots
 from fermion.columns.arrow_buffers import array_of, has_dictionary, is_same_memory
 from fermion.columns.assemble import assemble
-from fermion.columns.ordered_dictionaries import orders_of
 from fermion.columns.ranges import RowRanges
-from fermion.columns.shred import shred
 from fermion.columns.types import Bits, Node, column_node, strip_wrappers
 from fermion.errors import InvalidArgumentError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
+
+if TYPE_CHECKING:
+    from fermion.columns import ordered_dictionaries, shred
+else:
+    ordered_dictionaries = LoadedWhenAskedFor("fermion.columns.ordered_dictionaries")
+    shred = LoadedWhenAskedFor("fermion.columns.shred")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -243,8 +247,8 @@ def _one_array(field: pa.Field, chunks: Sequence[pa.Array]) -> pa.Array:
     if not has_dictionary(field.type) or _has_one_dictionary(column):
         return pa.concat_arrays(chunks)
     node = column_node(field.with_nullable(True))
-    array = assemble(node, shred(column, node))
-    orders = orders_of(node, chunks)
+    array = assemble(node, shred.shred(column, node))
+    orders = ordered_dictionaries.orders_of(node, chunks)
     return array if orders is None else orders.restore(0, node, 0, array, where="rows")
 
 
@@ -298,7 +302,7 @@ def drop_batch_rows(batch: pa.RecordBatch, rows: np.ndarray) -> pa.RecordBatch:
 def _joined(array: pa.ChunkedArray, indices: np.ndarray, node: Node | None) -> pa.ChunkedArray:
     """Rows of chunks with dictionaries of their own, in one chunk; more where orders differ."""
     assert node is not None
-    if orders_of(node, array.chunks) is not None:
+    if ordered_dictionaries.orders_of(node, array.chunks) is not None:
         return pa.chunked_array([_rearranged(array, indices, node)])
     ends = np.cumsum([len(chunk) for chunk in array.chunks])
     owners = np.searchsorted(ends, indices, side="right")
@@ -326,9 +330,9 @@ def _rearranged(
     assert node is not None
     if node.type != array.type:  # a dictionary that was kept
         node = replace(node, type=array.type)
-    found = assemble(node, slots.take(node, shred(array, node), indices))
+    found = assemble(node, slots.take(node, shred.shred(array, node), indices))
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    orders = orders_of(node, chunks)
+    orders = ordered_dictionaries.orders_of(node, chunks)
     assert orders is not None
     return orders.restore(0, node, 0, found, where="rows")
 

@@ -371,6 +371,26 @@ def strip_wrappers(dtype: pa.DataType) -> pa.DataType:
             return dtype
 
 
+def ordered_type(dtype: pa.DataType) -> pa.DictionaryType | None:
+    """The ordered dictionary among the wrappers of a column or child; None: there is none."""
+    while True:
+        if isinstance(dtype, pa.BaseExtensionType):
+            dtype = dtype.storage_type
+        elif pat.is_dictionary(dtype) and dtype.ordered:
+            return dtype
+        elif pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
+            dtype = dtype.value_type
+        else:
+            return None
+
+
+def has_ordered(node: Node) -> bool:
+    """Whether a column is or holds an ordered dictionary."""
+    if not node.children and node.type is node.storage:
+        return False
+    return ordered_type(node.type) is not None or any(map(has_ordered, node.children))
+
+
 def column_node(field: pa.Field, *, where: str = "schema") -> Node:
     """The tree of a top-level column.
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import stat
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -27,19 +29,17 @@ from fermion.errors import (
     on_local_disk,
     short_read,
 )
-from fermion.exports import dataclass
-from fermion.forks import Lock, PerProcess, ThreadPool
+from fermion.exports import LoadedWhenAskedFor, dataclass
+from fermion.forks import Lock, PerProcess, ThreadPool, process
 from fermion.io.coalesce import coalesce, span_of
-from fermion.io.remote import ask, is_missing, protocols, storage_error
 from fermion.redaction import as_cause, redacted
 
 if TYPE_CHECKING:
     import fsspec
-import mmap
-import sys
 
-from fermion.forks import process
-from fermion.io.remote import resolve
+    from fermion.io import remote
+else:  # local files need it not
+    remote = LoadedWhenAskedFor("fermion.io.remote")
 
 KEPT_BYTES_MIN = 256 * 1024
 """Smaller pieces the allocator keeps by itself."""
@@ -246,7 +246,7 @@ class FilesystemSource:
         Where the storage answers a suffix range (RFC 9110, section 14.1.2) that is one request, and
         a full answer leaves the size unknown; elsewhere the size is asked for first.
         """
-        if SUFFIX_PROTOCOLS.isdisjoint(protocols(self._filesystem)):
+        if SUFFIX_PROTOCOLS.isdisjoint(remote.protocols(self._filesystem)):
             found = self._ask("info")
             if found.get("type") == "directory":
                 raise is_a_directory(self.name)
@@ -277,16 +277,16 @@ class FilesystemSource:
         """Call a method of the file system, which gives up in time and says what it did where."""
         filesystem = self._filesystem
         try:
-            return ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
+            return remote.ask(filesystem, method, self._path, timeout_s=self.timeout_s, **keywords)
         except (FermionError, StorageError):
             raise
         except Exception as error:  # noqa: BLE001 - clients have errors of their own
-            if is_missing(error):
+            if remote.is_missing(error):
                 # Its own text may name the URL with a password or a signature.
                 raise FileNotFoundError(
                     errno.ENOENT, os.strerror(errno.ENOENT), self.name
                 ) from None
-            raise storage_error("read", self.name, error) from as_cause(error)
+            raise remote.storage_error("read", self.name, error) from as_cause(error)
 
     def again(self) -> Source:
         """The object that has the name now, of which no listing that was kept is asked."""
@@ -596,12 +596,12 @@ def open_source(
         return BufferSource(buffer_of(path, "path"))
     mapping(storage_options, "storage_options")
     local = plain_path(path)
-    filesystem, inner = resolve(path, storage_options) if local is None else (None, local)
+    filesystem, inner = remote.resolve(path, storage_options) if local is None else (None, local)
     if filesystem is None:
         return MappedSource(inner) if memory_map else LocalSource(inner)
 
     def connect() -> Any:
-        return _one_file(resolve(path, storage_options)[0], inner)
+        return _one_file(remote.resolve(path, storage_options)[0], inner)
 
     return FilesystemSource(_one_file(filesystem, inner), inner, connect, timeout_s=timeout_s)
 

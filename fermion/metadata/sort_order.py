@@ -7,6 +7,7 @@ itself, -0.0 equals 0.0, byte strings compare as unsigned bytes, false comes bef
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,16 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.arguments import first_repeated
-from fermion.columns.arrow_input import copied_array
 from fermion.columns.rows import ordered_decimals, unwrapped
 from fermion.errors import InvalidArgumentError, InvalidFileError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.layout import SORT_KEY, SortFlag
 from fermion.options import SortKey
+
+if TYPE_CHECKING:
+    from fermion.columns import arrow_input
+else:  # readers need it not
+    arrow_input = LoadedWhenAskedFor("fermion.columns.arrow_input")
 
 SHOWN_CHARACTERS_MAX = 60
 
@@ -105,7 +111,7 @@ class OrderCheck:
             pairs = zip(self._last, arrays, strict=True)
             arrays = [pa.concat_arrays([last, array]) for last, array in pairs]
         before = self._rows - (self._last is not None)
-        self._last = [copied_array(array.slice(len(array) - 1)) for array in arrays]
+        self._last = [arrow_input.copied_array(array.slice(len(array) - 1)) for array in arrays]
         self._rows += rows
         wrong = _first_wrong(arrays, self._keys)
         if wrong is None:

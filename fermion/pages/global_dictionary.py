@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from fermion.columns.arrow_buffers import is_same_memory
 from fermion.columns.assemble import assemble
-from fermion.columns.shred import shred
 from fermion.columns.types import (
     ColumnStreams,
     Node,
@@ -39,7 +38,7 @@ from fermion.columns.types import (
 )
 from fermion.encodings.dictionary import build_dictionary
 from fermion.errors import ChecksumError, InvalidFileError
-from fermion.exports import dataclass
+from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import UNCHECKED, crc32c
 from fermion.layout import HEAD, ChunkFlag, ExtTag
 from fermion.metadata.cmb import Chunk, ChunkRecord, ColumnBlock
@@ -48,7 +47,10 @@ from fermion.pages.frame import bind_page
 from fermion.pages.pages import PageSlice, decode_dictionary, encode_chunk
 
 if TYPE_CHECKING:
+    from fermion.columns import shred
     from fermion.encodings.choice.shared_dictionary import GrowingDictionary
+else:  # readers need it not
+    shred = LoadedWhenAskedFor("fermion.columns.shred")
 
 _RECORD = struct.Struct("<QIII")
 
@@ -202,7 +204,7 @@ class GlobalDictionaries:
         own = np.empty(0, np.int32)
         if len(array.dictionary):
             node = replace(leaf, type=leaf.storage)
-            values = shred(pa.chunked_array([array.dictionary]), node).data[leaf.stream]
+            values = shred.shred(pa.chunked_array([array.dictionary]), node).data[leaf.stream]
             entries = self._entries[_key(record, leaf.physical)]
             built = build_dictionary(
                 concatenate([entries, values], leaf.physical), len(entries) + len(values)

@@ -74,13 +74,13 @@ from fermion.pages.frame import (
     root_encoding,
     seal_page,
 )
-from fermion.statistics.bloom import BuiltFilters
 
 if TYPE_CHECKING:
     from fermion.encodings.choice import choose as choosing
     from fermion.encodings.choice import policy
     from fermion.encodings.choice.choose import ChoiceMemory
     from fermion.encodings.choice.shared_dictionary import GrowingDictionary
+    from fermion.statistics.bloom import BuiltFilters
 else:  # readers choose no encodings
     choosing = LoadedWhenAskedFor("fermion.encodings.choice.choose")
     policy = LoadedWhenAskedFor("fermion.encodings.choice.policy")

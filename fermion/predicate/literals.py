@@ -312,7 +312,7 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
     return moment
 
 
-_FAR_YEAR = re.compile(r"(-\d{4,}|0000|\+?\d{5,})(?=-\d\d-\d\d)")
+_FAR_YEAR = r"(-\d{4,}|0000|\+?\d{5,})(?=-\d\d-\d\d)"
 
 
 def parse_moment(text: str) -> Any:
@@ -324,7 +324,7 @@ def parse_moment(text: str) -> Any:
             return datetime.datetime.fromisoformat(text)
     except ValueError:
         pass
-    if (far := _FAR_YEAR.match(text)) and not _is_finer_than_python(text):
+    if (far := re.match(_FAR_YEAR, text)) and not _is_finer_than_python(text):
         return _far_moment(int(far[1]), text[far.end() :])
     try:
         return pa.scalar(text).cast(pa.timestamp("ns"))

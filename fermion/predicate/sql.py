@@ -145,19 +145,20 @@ def _plain(text: str) -> Expression:
 
 
 _VALUE = r"(?:-?[0-9]{1,18}(?:\.[0-9]{1,18})?|(?:DATE\s+)?'[^'\\]*')"
-_TEST = re.compile(
-    r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<key>-?[0-9]{1,18})\])?\s*"
-    rf"(?:(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
-    r"|\bIS\s+(?P<negated>NOT\s+)?NULL\b|\b(?P<inverted>NOT\s+)?"
+_COLUMN = r"\s*(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?:\[(?P<key>-?[0-9]{1,18})\])?\s*"
+_COMPARISON = re.compile(
+    rf"{_COLUMN}(?P<operator>=|<>|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})", re.ASCII | re.IGNORECASE
+)
+_TEST = (
+    rf"{_COLUMN}(?:\bIS\s+(?P<negated>NOT\s+)?NULL\b|\b(?P<inverted>NOT\s+)?"
     rf"(?:BETWEEN\s+(?P<low>{_VALUE})\s+AND\s+(?P<high>{_VALUE})"
     r"|LIKE\s*'(?P<prefix>[^'%_\\]*)(?P<open>%)?'"
-    rf"|IN\s*\((?P<values>\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*)\)))",
-    re.ASCII | re.IGNORECASE,
+    rf"|IN\s*\((?P<values>\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*)\)))"
 )
+"""Other tests; compiled where there is one, as that takes as long as reading a small file."""
 _BEFORE = re.compile(r"\s*(?:(\()|NOT(?=[\s(]))", re.ASCII | re.IGNORECASE)
 _AFTER = re.compile(r"\s+(AND|OR)(?=[\s(])", re.ASCII | re.IGNORECASE)
 _CLOSED = re.compile(r"\s*\)", re.ASCII)
-_VALUES = re.compile(_VALUE, re.ASCII | re.IGNORECASE)
 _WORDS = (
     "ALTER AND ANY AS BETWEEN CALL CASE CONNECT_BY_ROOT CREATE CROSS CURRENT_CATALOG CURRENT_DATE "
     "CURRENT_DATETIME CURRENT_ROLE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DISTINCT DROP ELSE "
@@ -204,19 +205,22 @@ def _quick_operands(text: str, position: int) -> tuple[Expression, int]:
 def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
     before = _BEFORE.match(text, position)
     if before is None:
-        test = _TEST.match(text, position)
-        if test is None or test["name"].upper() in _NO_COLUMNS:
+        found = _COMPARISON.match(text, position)
+        if found is None:
+            found = re.compile(_TEST, re.ASCII | re.IGNORECASE).match(text, position)
+        if found is None or found["name"].upper() in _NO_COLUMNS:
             raise ValueError
+        test: dict[str, Any] = {"operator": None, "inverted": None, **found.groupdict()}
         if test["key"] is None:
-            return _quick_test(test, (test["name"],)), test.end()
+            return _quick_test(test, (test["name"],)), found.end()
         if test["name"].upper() == "ARRAY":
             raise ValueError
-        names, own = (test["name"], str(int(test["key"]))), test[0].strip()
+        names, own = (test["name"], str(int(test["key"]))), found[0].strip()
         by_key, is_inverted = _quick_test(test, names), False
         if test["inverted"] is not None and isinstance(by_key, Not):  # outside, as in DuckDB's tree
             own, by_key, is_inverted = own.replace(test["inverted"], "", 1), by_key.operand, True
-        found = NumberedTest(partial(_computed, own), (names[:1],), own, by_key)
-        return Not(found) if is_inverted else found, test.end()
+        numbered = NumberedTest(partial(_computed, own), (names[:1],), own, by_key)
+        return Not(numbered) if is_inverted else numbered, found.end()
     if before[1] is None:
         operand, position = _quick_operand(text, before.end())
         return Not(operand), position
@@ -227,7 +231,7 @@ def _quick_operand(text: str, position: int) -> tuple[Expression, int]:
     return inside, closed.end()
 
 
-def _quick_test(test: re.Match[str], path: Path) -> Expression:
+def _quick_test(test: dict[str, Any], path: Path) -> Expression:
     if test["operator"] is not None:
         operator = {"=": "==", "<>": "!="}.get(test["operator"], test["operator"])
         return Comparison(path, operator, _quick_value(test["value"]))
@@ -235,7 +239,8 @@ def _quick_test(test: re.Match[str], path: Path) -> Expression:
         low, high = _quick_value(test["low"]), _quick_value(test["high"])
         found = conjunction((Comparison(path, ">=", low), Comparison(path, "<=", high)))
     elif test["values"] is not None:
-        found = IsIn(path, tuple(map(_quick_value, _VALUES.findall(test["values"]))))
+        values = re.findall(_VALUE, test["values"], re.ASCII | re.IGNORECASE)
+        found = IsIn(path, tuple(map(_quick_value, values)))
     elif test["prefix"] is None:
         found = IsNull(path)
     elif test["open"]:

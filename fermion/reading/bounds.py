@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from fermion.columns.ranges import RowRanges
 from fermion.columns.types import Node, NodeKind, Order
-from fermion.exports import NamedTuple, dataclass
+from fermion.exports import LoadedWhenAskedFor, NamedTuple, dataclass
 from fermion.forks import cached_property
 from fermion.layout import ALL_NULL_LENGTH, INT64_MAX, INT64_MIN, ChunkFlag, DescType, ExtTag
 from fermion.metadata.cmb import Chunk, ColumnBlock
@@ -20,13 +20,12 @@ from fermion.predicate import Bounds, ranges_that_match, ranges_that_may_match
 from fermion.reading.batches import BatchLookup
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import BoundFilter, Projected
-from fermion.statistics.bloom import (
-    BloomFilters,
-    parse_bloom_record,
-    parse_page_bloom_record,
-    read_filters,
-)
 from fermion.statistics.bounds import EXACT_FLAGS, may_lie_within, page_flags, page_null_counts
+
+if TYPE_CHECKING:
+    from fermion.statistics import bloom
+else:
+    bloom = LoadedWhenAskedFor("fermion.statistics.bloom")
 
 
 class PrunedRows(NamedTuple):
@@ -84,7 +83,7 @@ class StripeBounds:
     def __init__(self, index: FileIndex) -> None:
         self._index = index
         # By what is in the file: where the chunk is, and the tag of the record.
-        self._blooms: dict[tuple[int, ExtTag], BloomFilters] = {}
+        self._blooms: dict[tuple[int, ExtTag], bloom.BloomFilters] = {}
         self._stripes_known: tuple[BoundFilter, np.ndarray] | None = None
 
     @cached_property
@@ -191,18 +190,20 @@ class StripeBounds:
 
         return may_contain
 
-    def _bloom_filters(self, chunk: Chunk, tag: ExtTag, record: bytes) -> BloomFilters:
+    def _bloom_filters(self, chunk: Chunk, tag: ExtTag, record: bytes) -> bloom.BloomFilters:
         filters = self._blooms.get((chunk.offset, tag))
         if filters is None:
             index, blocks = self._index, None
             stop = index.footer.cmb_offset
             if tag is ExtTag.PAGE_BLOOM:
-                *place, crc, blocks = parse_page_bloom_record(
+                *place, crc, blocks = bloom.parse_page_bloom_record(
                     record, chunk.num_data_pages, stop, index.where
                 )
             else:
-                *place, crc = parse_bloom_record(record, stop, index.where)
-            filters = read_filters(index.source, (place[0], place[1]), crc, index.where, blocks)
+                *place, crc = bloom.parse_bloom_record(record, stop, index.where)
+            filters = bloom.read_filters(
+                index.source, (place[0], place[1]), crc, index.where, blocks
+            )
             self._blooms[chunk.offset, tag] = filters
         return filters
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from fermion.bounded_cache import BoundedCache
-from fermion.columns.ordered_dictionaries import OrderedDictionaries, has_ordered, parse_ordered
-from fermion.columns.types import Node, column_node
+from fermion.columns.types import Node, column_node, has_ordered
 from fermion.errors import ChecksumError, InvalidArgumentError, InvalidFileError, column_not_found
 from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import Lock, cached_property
@@ -47,7 +46,10 @@ if TYPE_CHECKING:
     import hashlib
 
     import msgspec
+
+    from fermion.columns import ordered_dictionaries as orders
 else:
+    orders = LoadedWhenAskedFor("fermion.columns.ordered_dictionaries")
     msgspec = LoadedWhenAskedFor("msgspec")
     hashlib = LoadedWhenAskedFor("hashlib")
 
@@ -204,12 +206,12 @@ class FileIndex:
         return parse_sort_order(data, self.all_names.__getitem__, columns, self.where)
 
     @cached_property
-    def ordered_dictionaries(self) -> OrderedDictionaries:
+    def ordered_dictionaries(self) -> orders.OrderedDictionaries:
         """What the ordered dictionaries of all columns were when written."""
         data = self._section(SectionKind.ORDERED_DICTIONARIES)
         if data is None:
-            return OrderedDictionaries()
-        return parse_ordered(data, self.all_trees(), self.footer.num_stripes, self.where)
+            return orders.OrderedDictionaries()
+        return orders.parse_ordered(data, self.all_trees(), self.footer.num_stripes, self.where)
 
     @cached_property
     def map_keys(self) -> dict[int, MapKeys | VariantPaths]:

@@ -18,8 +18,8 @@ from fermion.columns.arrow_input import (
     is_plain,
     record_batch_reader,
 )
-from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered, has_ordered
-from fermion.columns.types import Node
+from fermion.columns.ordered_dictionaries import OrderedDictionaries, check_ordered
+from fermion.columns.types import Node, has_ordered
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import ThreadPool, process
