@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import pyarrow.dataset
 
 from fermion.arguments import integer
 from fermion.display import facts_repr, names_text, shortened
-from fermion.engine import isolated_database, load_duckdb
+from fermion.engine import child_fields, isolated_database, load_duckdb
 from fermion.errors import InvalidArgumentError
 from fermion.exports import NamedTuple
 from fermion_table.argument_checks import check_text
@@ -90,6 +90,8 @@ class SqlResult(ArrowRows):
                 self.scans = _found(scans, names, f"{where}: expected a SELECT")
             elif names is not None:
                 self._check_known(names)
+            if names is not None:
+                self._check_told_apart(names)
             self.parameter_types = self._types_of(parameter_names, names)
             self._schema = self._relation(database).limit(0).to_arrow_table().schema
 
@@ -172,6 +174,17 @@ class SqlResult(ArrowRows):
                     f"{', '.join('.'.join(each) for each in self.scans) or 'none'}"
                 )
 
+    def _check_told_apart(self, names: _Names) -> None:
+        """Refuse a name that DuckDB takes for another column's, or field's, which it is like."""
+        for scan in self.scans.values():
+            for first, other in _alike(scan.schema):
+                if any(_lower(each) == _lower(other) for each in names.columns - {first}):
+                    raise InvalidArgumentError(
+                        f"{self._where}: {first!r} and {other!r} differ in case alone, which SQL "
+                        f"does not tell apart, and {other!r} would mean {first!r}: rename one, or "
+                        f"see what SELECT * calls the column (such as {other}_1)"
+                    )
+
 
 class _Database(NamedTuple):
     """Where a query is computed, and the scans that it reads there."""
@@ -211,11 +224,13 @@ class _Names(NamedTuple):
     """What a query names where tables stand, and which of it may be a subquery (WITH).
 
     compared: By parameters, the columns that they are compared with, in lower case; or `_LIMIT`.
+    columns: The names of columns and fields.
     """
 
     tables: set[SqlName]
     subqueries: set[SqlName]
     compared: dict[str, str]
+    columns: set[str]
 
 
 _LIMIT = "LIMIT"
@@ -252,7 +267,7 @@ def _tables_of(connection: DuckDBPyConnection, statement: Statement) -> _Names |
     if statement.type.name != "SELECT":
         return None
     ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [statement.query]).fetchall()
-    names = _Names(set(), set(), {})
+    names = _Names(set(), set(), {}, set())
     _collect(json.loads(tree), names)
     return names
 
@@ -261,6 +276,7 @@ def _collect(tree: Any, names: _Names) -> None:
     if isinstance(tree, dict):
         if tree.get("type") == "BASE_TABLE":
             names.tables.add(tuple(tree["qualified_name"]["path"]))
+        names.columns.update(tree.get("column_names") or ())
         names.subqueries.update((each["key"],) for each in tree.get("cte_map", {}).get("map", ()))
         if tree.get("class") in _COMPARING or tree.get("type") in _COMPARING:
             _collect_compared(tree, names)
@@ -301,6 +317,21 @@ def _found(
             if name not in names.subqueries:
                 raise
     return scans
+
+
+def _alike(fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
+    """Names of columns, or of fields of one struct, that differ in case alone: first and other."""
+    known: dict[bytes, str] = {}
+    for each in fields:
+        first = known.setdefault(_lower(each.name), each.name)
+        if first != each.name:
+            yield first, each.name
+        yield from _alike(child_fields(each.type))
+
+
+def _lower(name: str) -> bytes:
+    """A name as DuckDB compares it: only ASCII has no case."""
+    return name.encode().lower()
 
 
 def _quoted(name: SqlName) -> str:

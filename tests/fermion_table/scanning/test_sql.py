@@ -262,3 +262,16 @@ def test_bug_columns_of_types_that_others_lack_were_not_named(
     rest = table.scan(columns=["id"])
     assert rest.to_duckdb().fetchall() == [(7,)]
     assert rest.to_polars()["id"].to_list() == [7]
+
+
+@pytest.mark.parametrize("query", ['SELECT "V" FROM this', "SELECT max(this.V) FROM this", 's."A"'])
+def test_bug_names_that_differ_in_case_alone_gave_the_first_column(
+    tmp_path: Path, query: str
+) -> None:
+    dtype = pa.struct([("a", pa.int64()), ("A", pa.int64())])
+    rows = {"v": [1], "V": [2], "s": pa.array([{"a": 1, "A": 2}], dtype)}
+    table = Table.create(tmp_path / "t", pa.table(rows), durability="fast")
+    with pytest.raises(InvalidArgumentError, match="differ in case alone"):
+        table.sql(query if "this" in query else f"SELECT {query} FROM this")
+    known = table.sql("SELECT v, V_1, s.a FROM this WHERE V_1 = 2").to_arrow().to_pylist()
+    assert known == [{"v": 1, "V_1": 2, "a": 1}]
