@@ -73,6 +73,7 @@ class ListChange:
     decide: See `Decide`.
     asked: Finds rows of the list.
     also: What other rows it is about. Then it depends on all rows that others write.
+    features: Reader features that the list has from this change on.
     """
 
     keys: Rows | None
@@ -80,6 +81,7 @@ class ListChange:
     decide: Decide
     asked: FoundRows
     also: Expression | None = None
+    features: Sequence[str] = ()
     kind: Kind = "upsert"
     scope: Partitions | None = None
     _chosen: Expression | None = field(init=False)
@@ -105,6 +107,7 @@ class ListChange:
             write_changes(writer, written, KIND_COLUMN)
             (message,) = writer.prepare_commit()
         draft.add_written(message.entries)
+        draft.reader_features.update(self.features)
 
     def concerns(self, entry: Entry, draft: Draft) -> bool:
         """Whether a file that another commit added may hold rows of the keys."""
@@ -120,10 +123,20 @@ class ListChange:
 
 
 class KeyedList:
-    """A primary-key table of the catalog, made by the first change."""
+    """A primary-key table of the catalog, made by the first change.
 
-    def __init__(self, store: AtomicStore, schema: pa.Schema, primary_key: Sequence[str]) -> None:
+    features: Reader features of it.
+    """
+
+    def __init__(
+        self,
+        store: AtomicStore,
+        schema: pa.Schema,
+        primary_key: Sequence[str],
+        features: Sequence[str] = (),
+    ) -> None:
         self._store = store
+        self._features = features
         self._definition = TableDefinition(
             schema=schema,
             primary_key=primary_key,
@@ -143,12 +156,19 @@ class KeyedList:
         table = self._known()
         return None if table is None or table.snapshot.id == 0 else table
 
-    def find(self, keys: Rows) -> pa.Table:
-        """The rows of some keys."""
-        table = self.latest()
-        if table is None:
+    @property
+    def has_features(self) -> bool:
+        """Whether the snapshot that was seen last has the features."""
+        known = self._table
+        return known is not None and {*self._features} <= {*known.snapshot.reader_features}
+
+    def find(self, keys: Rows, scan: Scan | None = None) -> pa.Table:
+        """The rows of some keys: those that there are now, or were when something was scanned."""
+        table = self.latest() if scan is None else None
+        scan = table.scan() if table is not None else scan
+        if scan is None:
             return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
-        return self._asked.find(table.scan(), keys)
+        return self._asked.find(scan, keys)
 
     def change(
         self, keys: Rows | None, decide: Decide, message: str, *, also: Expression | None = None
@@ -161,7 +181,7 @@ class KeyedList:
         Raises CommitConflict, CommitStateUnknown.
         """
         table = self._known() or self._made()
-        change = ListChange(keys, self._key, decide, self._asked, also)
+        change = ListChange(keys, self._key, decide, self._asked, also, self._features)
         committed = commit_change(table, change, message=message)
         if committed.id % COMPACTED_EVERY == 0:
             with contextlib.suppress(OSError, TableError):  # the change stands

@@ -14,6 +14,7 @@ from fermion_table.catalog.names import (
     SNAPSHOTS_PATH,
     TABLES_PATH,
     TableName,
+    directory_of,
     parts_of,
     places_of,
     quoted,
@@ -53,7 +54,7 @@ def repair_catalog(
             work.problems.append(f"{TABLES_PATH}: names can be checked after it is repaired")
     else:
 
-        def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key] | None:
+        def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
             work.actions[:], work.problems[:] = work.before
             return work.decide(there, found)
 
@@ -153,13 +154,15 @@ class _Repair:
             return
         name = table.name
         there = rows.get(name.key)
-        if there is not None and there.is_table:
+        number = number_of(name, table.path)
+        is_free = there is None or not there.directories
+        is_late = number != 0 and is_free and self.warehouse.has_table(directory_of(name))
+        if is_late or (there is not None and there.is_table):
             self.problems.append(
                 f"{table.path}: a table that is not listed, as another one has its name, {name}; "
                 "register it under another name, or drop it"
             )
             return
-        number = number_of(name, table.path)
         row = table.row
         if there is not None:
             used = max(there.directories, number + 1)

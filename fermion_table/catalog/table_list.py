@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pyarrow.compute as pc
 
 from fermion.exports import dataclass
 from fermion.predicate import Expression, col
+from fermion_table.catalog.creations import Creations
 from fermion_table.catalog.keyed_list import KeyedList
-from fermion_table.catalog.names import TABLES_PATH, TableName, parts_of, quoted
+from fermion_table.catalog.names import TABLES_PATH, TableName, directory_of, parts_of, quoted
 from fermion_table.catalog.rows import (
     KEY,
     LIST_SCHEMA,
@@ -21,11 +24,12 @@ from fermion_table.catalog.rows import (
     changes_of,
     rows_of,
 )
-from fermion_table.catalog.walking import Found, walk
+from fermion_table.catalog.walking import Found, look, walk
 from fermion_table.catalog.warehouse import Warehouse
+from fermion_table.metadata.snapshot import CREATED_TABLES
 
-DecideRows = Callable[[dict[Key, CatalogRow]], Iterable[CatalogRow | Key] | None]
-"""What to write, given the rows that there are: rows, and keys whose rows go; None: nothing."""
+DecideRows = Callable[[dict[Key, CatalogRow]], Iterable[CatalogRow | Key]]
+"""What to write, given the rows that there are: rows, and keys whose rows go."""
 
 
 def _all(data: pa.Table) -> pa.ChunkedArray:
@@ -72,7 +76,9 @@ class TableList:
 
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
-        self._list = KeyedList(warehouse.store(TABLES_PATH), LIST_SCHEMA, KEY)
+        store = warehouse.store(TABLES_PATH)
+        self._list = KeyedList(store, LIST_SCHEMA, KEY, (CREATED_TABLES,))
+        self._creations = Creations(warehouse)
 
     def find(self, keys: Sequence[Key]) -> dict[Key, CatalogRow]:
         """The rows of some keys; those without one are left out."""
@@ -83,11 +89,9 @@ class TableList:
         return self.find([name.key]).get(name.key)
 
     def rows(self) -> list[CatalogRow]:
-        """Every row."""
-        table = self._list.latest()
-        if table is None:
-            return list(listed(walk(self._warehouse)))
-        return rows_of(table.scan().to_arrow())
+        """Every row, and those that created tables without one are to get."""
+        rows = rows_of(self._scanned(LIST_SCHEMA.names))
+        return list({row.key: row for row in rows}.values())
 
     def has_named(self, uuid: str) -> bool:
         """Whether the list names a table, as one that is there or that was dropped."""
@@ -125,6 +129,33 @@ class TableList:
             return True
         return parts in self.namespaces()
 
+    def note(self, name: TableName, uuid: str) -> bool:
+        """Let a table that was just made in the directory of its name be listed without a row.
+
+        False: its name needs one. If there is a row now, the note does not count.
+        Raises OSError.
+        """
+        return self._list.has_features and self._creations.add(name, uuid)
+
+    def enter(self) -> None:
+        """Give the tables that were created without a row one each, as one commit.
+
+        Raises as `change`.
+        """
+        noted = self._creations.noted()
+        unread: set[Key] = set()
+
+        def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow]:
+            rows = self._rowless(noted.values(), there)
+            unread.clear()
+            unread.update(row.key for row in rows if row.is_table and row.table_uuid is None)
+            return [row for row in rows if row.key not in unread]
+
+        if noted:
+            keys = {key for name in noted.values() for key in keys_of(name)}
+            self._change(sorted(keys), decide, f"enter {len(noted)} tables that were created")
+            self._creations.forget(p for p, name in noted.items() if name.key not in unread)
+
     def change(
         self,
         keys: Sequence[Key] | None,
@@ -141,21 +172,40 @@ class TableList:
             it raises ends the change, with nothing written.
         Raises CommitConflict, CommitStateUnknown.
         """
+        self.enter()
+        self._change(keys, decide, message, also=also)
 
-        def made(data: pa.Table, is_new: bool) -> pa.RecordBatch | None:
+    def _change(
+        self,
+        keys: Sequence[Key] | None,
+        decide: DecideRows,
+        message: str,
+        *,
+        also: OtherRows | None = None,
+    ) -> None:
+        """Change rows; a name that had none gets an unused one first.
+
+        A create that finds no row commits none. So what a change decides because no table lies in
+        the directory of a name holds only once there is a row.
+        """
+        is_over = False
+
+        def made(data: pa.Table, is_new: bool) -> pa.RecordBatch:
+            nonlocal is_over
             if keys is not None and also is not None:
                 data = data.filter(pc.or_(_have_keys(data, keys), also.chosen(data)))
             there = {row.key: row for row in rows_of(data)}
             if is_new:
                 there = {row.key: row for row in listed(walk(self._warehouse))}
             before = dict(there)
-            wanted = decide(there)
-            if wanted is None:
-                return None
             changed: dict[Key, CatalogRow | None] = {}
-            for each in wanted:
+            for each in decide(there):
                 key, row = (each.key, each) if isinstance(each, CatalogRow) else (each, None)
                 changed[key] = row
+            first = [row for row in changed.values() if row and _needs_another(row, before)]
+            is_over = not first
+            if first:
+                changed = {row.key: _no_table(row.key) for row in first}
             if is_new:
                 changed = {**before, **changed}
             return changes_of(
@@ -164,17 +214,43 @@ class TableList:
             )
 
         filter = None if also is None else also.filter
-        self._list.change(keys, made, message, also=filter)
+        while not is_over:
+            self._list.change(keys, made, message, also=filter)
 
     def _scanned(self, columns: Sequence[str]) -> pa.Table:
+        """All rows, and behind them those that created tables are to get instead."""
+        noted = self._creations.noted()  # before the list: they get a row before a note goes
         table = self._list.latest()
-        if table is not None:
-            return table.scan(columns=list(columns)).to_arrow()
-        return self._listed_now().select(list(columns))
+        if table is None:
+            return self._listed_now().select(list(columns))
+        scan = table.scan()
+        data = replace(scan, columns=tuple(columns)).to_arrow()
+        if not noted:
+            return data
+        keys = sorted({key for name in noted.values() for key in keys_of(name)})
+        there = {row.key: row for row in rows_of(self._list.find(keys, scan))}
+        added = as_table(self._rowless(noted.values(), there)).select(list(columns))
+        return pa.concat_tables([data, added.cast(data.schema)])
+
+    def _rowless(
+        self, names: Iterable[TableName], there: Mapping[Key, CatalogRow]
+    ) -> list[CatalogRow]:
+        """The rows that created tables are to get that have none, and their namespaces'."""
+        rows = {name: there.get(name.key) or _no_table(name.key) for name in names}
+        asked = [name for name, row in rows.items() if not (row.is_table or row.directories)]
+        with ThreadPoolExecutor(self._warehouse.tables_at_once) as pool:
+            found = list(pool.map(lambda n: look(self._warehouse, (*n.namespace, n.name)), asked))
+        made = {
+            each.name: replace(each.row, dropped=rows[each.name].dropped)
+            for each in found
+            if each is not None and each.name is not None
+        }
+        spaces = (row for name in made for row in namespace_rows(name.namespace, there))
+        return list({row.key: row for row in (*made.values(), *spaces)}.values())
 
     def _listed_now(self) -> pa.Table:
         """What a new list would hold."""
-        return pa.Table.from_batches([changes_of(listed(walk(self._warehouse)), ())])
+        return as_table(listed(walk(self._warehouse)))
 
 
 def listed(found: Found) -> list[CatalogRow]:
@@ -195,9 +271,34 @@ def namespace_rows(parts: tuple[str, ...], there: Mapping[Key, CatalogRow]) -> I
             yield row_of_namespace(parts[:count])
 
 
+def as_table(rows: Iterable[CatalogRow]) -> pa.Table:
+    """Rows as the list has them."""
+    return pa.Table.from_batches([changes_of(rows, ())])
+
+
+def keys_of(name: TableName) -> list[Key]:
+    """The keys of a table's row, and of those of its namespaces."""
+    return [name.key, *keys_of_namespace(name.namespace)]
+
+
 def keys_of_namespace(parts: tuple[str, ...]) -> list[Key]:
     """The keys of the rows of a namespace, and of those above it."""
     return [(quoted(parts[:count]), "") for count in range(1, len(parts) + 1)]
+
+
+def _no_table(key: Key) -> CatalogRow:
+    """The row of a name that no table ever had."""
+    return CatalogRow(namespace=key[0], name=key[1], kind="unused")
+
+
+def _needs_another(row: CatalogRow, there: Mapping[Key, CatalogRow]) -> bool:
+    """Whether a row may be written only over another one (see `TableList._change`).
+
+    Nothing is created in the directory of a name while the table that gets it lies there.
+    """
+    if row.kind == "namespace" or row.key in there:
+        return False
+    return row.path != directory_of(TableName(parts_of(row.namespace), row.name))
 
 
 def _have_keys(data: pa.Table, keys: Iterable[Key]) -> pa.ChunkedArray:

@@ -9,10 +9,12 @@ before they are gone.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
+from zlib import crc32
 
 from fermion.errors import InvalidArgumentError
 from fermion.exports import dataclass
@@ -22,6 +24,7 @@ from fermion_table.catalog.rows import CatalogRow, DroppedFiles, Key, bare, time
 from fermion_table.catalog.snapshot_list import SnapshotList
 from fermion_table.catalog.table_list import (
     TableList,
+    keys_of,
     keys_of_namespace,
     namespace_rows,
     naming,
@@ -31,7 +34,13 @@ from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.commit.commit import Publisher
 from fermion_table.commit.replacement import TableDefinition, create_defined, replace_table
 from fermion_table.commit.request import CommitMetadata
-from fermion_table.errors import CommitConflict, CorruptMetadata, TableExists, TableNotFound
+from fermion_table.errors import (
+    CommitConflict,
+    CorruptMetadata,
+    TableError,
+    TableExists,
+    TableNotFound,
+)
 from fermion_table.expiry.drop import DroppedTable
 from fermion_table.metadata.history import table_exists
 from fermion_table.metadata.shared_files import is_outside
@@ -42,6 +51,8 @@ from fermion_table.table.table import Table
 
 CreateMode = Literal["error", "ignore", "overwrite"]
 TRIES_MAX = 20
+ENTERED_EVERY = 32
+"""The create of one name in so many gives all tables rows that were created without."""
 NAMES_SHOWN = 5
 NAMES_COMPARED_MAX = 5_000
 """Among more names than these, an error looks for no close ones."""
@@ -117,7 +128,7 @@ class Tables:
     ) -> Table:
         """Make a table, with first rows unless they are None (see `Catalog.create_table`)."""
         definition.first_schema()  # a wrong argument is told before anything is looked for
-        keys = _keys_of(name)  # all that the change will read: they are looked up once
+        keys = keys_of(name)  # all that the change will read: they are looked up once
         for tries in range(TRIES_MAX):
             are_read = tries > 0 and rows is not None  # a stream can't be read again
             row = self._names.find(keys).get(name.key)
@@ -209,7 +220,7 @@ class Tables:
                     yield replace(other, dropped=_others(other, uuid))
             yield from namespace_rows(name.namespace, there)
 
-        self._names.change(_keys_of(name), decide, f"register {name}", also=naming(uuid))
+        self._names.change(keys_of(name), decide, f"register {name}", also=naming(uuid))
 
     def drop(self, name: TableName, *, purge: bool) -> DroppedTable | None:
         """Drop a table (see `Catalog.drop_table`); what was deleted, None without `purge`."""
@@ -301,7 +312,17 @@ class Tables:
         return table
 
     def _enlist(self, name: TableName, path: str, number: int, uuid: str) -> bool:
-        """Put a table that was just made into the list; False if others came in between."""
+        """Put a table that was just made into the list; False if others came in between.
+
+        It needs no row of its own where the name has none now: the name is that of its directory.
+        """
+        if number == 0 and self._names.note(name, uuid):
+            is_free = name.key not in self._names.find(keys_of(name))
+            if is_free and uuid_of(self._warehouse.store(path)) == uuid:
+                if crc32(str(name).encode()) % ENTERED_EVERY == 0:
+                    with contextlib.suppress(OSError, TableError):  # the table is there
+                        self._names.enter()
+                return True
         lost: list[DroppedFiles] = []
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
@@ -316,7 +337,10 @@ class Tables:
             if is_mine and not is_simple and self._names.has_named(uuid):
                 return  # it was renamed, or dropped, before it was in the list
             is_going = any(each.path == path for each in row.dropped)
-            if is_mine and not row.is_table and not is_going:
+            # There was no row for a moment, in which a create that needs none came first.
+            is_first = number > 0 and row.directories == 0
+            is_late = is_first and self._warehouse.has_table(directory_of(name))
+            if is_mine and not (row.is_table or is_going or is_late):
                 yield replace(
                     row,
                     kind="table",
@@ -330,10 +354,10 @@ class Tables:
             mine = DroppedFiles(table_uuid=uuid, path=path, dropped=time_now())
             lost.append(mine)
             if is_mine:
-                used = max(row.directories, number + 1)
+                used = 0 if is_late else max(row.directories, number + 1)
                 yield replace(row, directories=used, dropped=(*row.dropped, mine))
 
-        self._names.change(_keys_of(name), decide, f"create {name}")
+        self._names.change(keys_of(name), decide, f"create {name}")
         if not lost:
             return True
         row = self._names.row(name)
@@ -396,11 +420,6 @@ class Tables:
     def _make_folder(self, name: TableName) -> None:
         if name.namespace:
             self._warehouse.make_folder("/".join(name.namespace))
-
-
-def _keys_of(name: TableName) -> list[Key]:
-    """The keys of a table's row, and of those of its namespaces."""
-    return [name.key, *keys_of_namespace(name.namespace)]
 
 
 def _unused(row: CatalogRow) -> CatalogRow | Key:

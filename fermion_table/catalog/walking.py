@@ -84,7 +84,7 @@ def walk(warehouse: Warehouse) -> Found:
         while waiting:
             listed = list(pool.map(lambda parts: _candidates(warehouse, parts), waiting))
             below = [parts for some in listed for parts in some]
-            made = list(pool.map(lambda one: _look(warehouse, *one), below))
+            made = list(pool.map(lambda one: look(warehouse, one[0]), below))
             waiting = []
             for (parts, folder), table in zip(below, made, strict=True):
                 if table is not None:
@@ -150,7 +150,8 @@ def _candidates(
     ]
 
 
-def _look(warehouse: Warehouse, parts: tuple[str, ...], folder: Folder) -> FoundTable | None:
+def look(warehouse: Warehouse, parts: tuple[str, ...]) -> FoundTable | None:
+    """The table in the directory of a name; None if there is none."""
     path = "/".join(parts)
     store = warehouse.store(path)
     if not table_exists(store):

@@ -48,8 +48,10 @@ TRANSACTIONS = "transactions"
 """Feature of tables with snapshots that count only if a transaction was committed."""
 MANIFEST_LISTS = "manifest-lists"
 """Feature of tables with lists of manifests, whose files a reader would not see without it."""
+CREATED_TABLES = "created-tables"
+"""Feature of a catalog's list of tables, beside which tables may be that have no row yet."""
 KNOWN_READER_FEATURES: frozenset[str] = frozenset(
-    {PRIMARY_KEY, COLUMN_FILES, BLOB_FILES, TRANSACTIONS, MANIFEST_LISTS}
+    {PRIMARY_KEY, COLUMN_FILES, BLOB_FILES, TRANSACTIONS, MANIFEST_LISTS, CREATED_TABLES}
 )
 DIRECTORIES_ABOVE_MAX = 32
 """Most directories that a warehouse lies above a table of a transaction."""

@@ -122,6 +122,8 @@ class Draft:
         """Changelog files in the order of time; None: they do not tell of all new rows."""
         self.relied_on: set[str] = set()
         """Files whose rows decided something, whether the files themselves change or not."""
+        self.reader_features: set[str] = set()
+        """Those that the table needs from this commit on."""
         self.written = written
         self._cache = cache
         self._marked: dict[str, Entry] = {}

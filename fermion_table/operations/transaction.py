@@ -300,7 +300,10 @@ class Transaction:
             metadata=metadata,
             written=self._handed_over,
             unsure=self._files.paths | paths_in(self._handed_over),
-            reader_features=(COLUMN_FILES,) if any(each.column_files for each in added) else (),
+            reader_features=(
+                *draft.reader_features,
+                *([COLUMN_FILES] * any(each.column_files for each in added)),
+            ),
         )
 
     def _misfit(self, reference: SchemaReference) -> str | None:

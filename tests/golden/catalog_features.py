@@ -10,6 +10,8 @@ from unittest import mock
 import pyarrow as pa
 
 from fermion_table import Catalog, Table
+from fermion_table.catalog import tables
+from fermion_table.catalog.names import CREATED_PATH
 from fermion_table.catalog.transactions import CatalogTransaction
 
 SCHEMA = pa.schema({"id": pa.int64()})
@@ -66,9 +68,25 @@ def void_snapshots(path: Path) -> None:
     catalog.table("a").append(pa.table({"id": [3]}))
 
 
+def created(path: Path) -> None:
+    """Tables with and without rows; notes of tables that have one, were purged, or renamed."""
+    with mock.patch.object(tables, "ENTERED_EVERY", 2**33):
+        catalog = Catalog.open(path, durability="fast")
+        for number, name in enumerate(("db.first", "db.old town", "db.`a.b`", "gone", "a.b.c.d")):
+            catalog.create_table(name, SCHEMA).append(pa.table({"id": [number]}))
+        notes = {each: each.read_bytes() for each in (path / CREATED_PATH).iterdir()}
+        catalog.rename_table("db.`a.b`", "db.renamed")
+        catalog.drop_table("gone", purge=True)
+        for note, data in notes.items():
+            note.write_bytes(data)
+        for number, name in enumerate(("top", "new.space.ß", "db.noted")):
+            catalog.create_table(name, SCHEMA).append(pa.table({"id": [10 + number]}))
+
+
 WAREHOUSES: dict[str, Callable[[Path], None]] = {
     "names": names,
     "snapshots": snapshots,
     "transactions": transactions,
     "void_snapshots": void_snapshots,
+    "created": created,
 }

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from fermion_table.catalog import table_list
+from fermion_table.catalog.creations import Creations
 from fermion_table.catalog.keyed_list import ListChange
 from tests.kit.simulation import Faults, Violation, simulate_catalog
 
@@ -21,9 +23,9 @@ RACES = (581, 645, 721, 745)
 behind."""
 
 
-def first_violation(**words: Any) -> str:
-    """What the first of some seeds finds; seed 11 does."""
-    for seed in range(11, 30):
+def first_violation(first: int, **words: Any) -> str:
+    """What the first of some seeds finds; the first of all does."""
+    for seed in range(first, first + 20):
         try:
             simulate_catalog(seed, **words)
         except Violation as violation:
@@ -67,5 +69,19 @@ def test_the_simulation_notices_changes_that_do_not_see_each_other(
 ) -> None:
     """Commits of others never make a client decide again."""
     monkeypatch.setattr(ListChange, "concerns", lambda change, entry, draft: False)
-    noticed = first_violation(faults=Faults(), clients=3)
+    noticed = first_violation(6, faults=Faults(), clients=3)
     assert re.search("are one table|are gone|holds", noticed)
+
+
+def test_the_simulation_notices_names_that_are_taken_without_a_row_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rename takes the name of a table that is created just now, and needs no row."""
+    monkeypatch.setattr(table_list, "_needs_another", lambda row, there: False)
+    assert "are gone" in first_violation(24, faults=Faults(), clients=3)
+
+
+def test_the_simulation_notices_tables_that_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads the notes of creates."""
+    monkeypatch.setattr(Creations, "noted", lambda creations: {})
+    assert "created and there, but not among" in first_violation(0, faults=Faults(), clients=3)

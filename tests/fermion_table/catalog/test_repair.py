@@ -39,6 +39,7 @@ def test_what_lies_there_comes_in_and_what_is_gone_goes(filled: Catalog) -> None
     (root / "empty").mkdir()
     filled.create_table("db.old", SCHEMA)
     filled.create_table("db.new", SCHEMA)
+    filled._names.enter()
     fermion_table.drop_table(root / "db" / "old")
     fermion_table.drop_table(root / "db" / "new")
     fermion_table.drop_table(root / "db" / "gone")
@@ -79,6 +80,7 @@ def test_a_damaged_list_costs_no_table(filled: Catalog, damage: str) -> None:
     """A damaged newest snapshot takes one change back; beyond that directories are the names."""
     path = Path(filled.location, "_catalog", "tables")
     filled.create_table("db.last", SCHEMA).append(rows(9))
+    filled._names.enter()
     snapshots = sorted((path / "snapshot").glob("*.json"))
     if damage == "newest":
         snapshots[-1].write_bytes(snapshots[-1].read_bytes()[:50])

@@ -6,15 +6,18 @@ simulated storages. The seed decides everything, so that a failure can be seen a
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 
 from fermion.errors import FermionError, InvalidArgumentError
+from fermion_table.catalog import tables
 from fermion_table.catalog.catalog import Catalog
 from fermion_table.catalog.names import TABLES_PATH, directory_of, table_name
 from fermion_table.catalog.walking import uuid_of
@@ -28,6 +31,7 @@ from fermion_table.errors import (
 )
 from fermion_table.expiry.drop import DroppedTable, delete_own_files
 from fermion_table.metadata.history import table_exists
+from fermion_table.storage.paths import snapshot_path
 from fermion_table.storage.store import AtomicStore
 from tests.kit.simulation.history_check import Violation
 from tests.kit.simulation.scheduler import Scheduler
@@ -59,11 +63,18 @@ class SimulatedWarehouse(Warehouse):
         By path; shared by the clients.
     scheduler, faults
         Of new ones.
+    purged
+        Gets the identities of tables whose files were to be deleted.
     """
 
     def __init__(
-        self, storages: dict[str, SimulatedStorage], scheduler: Scheduler, faults: Faults
+        self,
+        storages: dict[str, SimulatedStorage],
+        scheduler: Scheduler,
+        faults: Faults,
+        purged: set[str],
     ) -> None:
+        self._purged = purged
         self._storages = storages
         self._scheduler = scheduler
         self._faults = faults
@@ -97,6 +108,9 @@ class SimulatedWarehouse(Warehouse):
         store = self.store(path)
         if not table_exists(store):
             raise TableNotFound(f"{path}: no table here")
+        first = self._storages[path].objects.get(snapshot_path(0))
+        if first is not None and not dry_run:
+            self._purged.add(json.loads(first[0])["table_uuid"])
         files, total = delete_own_files(store, dry_run=dry_run)
         return DroppedTable(files=files, bytes=total, location=path)
 
@@ -138,7 +152,10 @@ def simulate_catalog(seed: int, *, clients: int = 2, faults: Faults | None = Non
         A promise of the catalog was broken; the message begins with the seed.
     """
     try:
-        with separate_processes():
+        with (
+            separate_processes(),
+            mock.patch.object(tables, "ENTERED_EVERY", (1, 2, 1000)[seed // 4 % 3]),
+        ):
             return _Simulation(seed, clients, faults).run()
     except Violation as violation:
         raise Violation(f"seed {seed}: {violation}") from violation
@@ -159,10 +176,11 @@ class _Simulation:
         self.kinds = self.dice.choice((WITH_DROPS, WITHOUT_DROPS))
         self.created: dict[str, str] = {}
         """Of tables whose creation was acknowledged: the name by the identity."""
+        self.purged: set[str] = set()
 
     def catalog(self) -> Catalog:
         """A new client."""
-        return Catalog(SimulatedWarehouse(self.storages, self.scheduler, self.faults))
+        return Catalog(SimulatedWarehouse(self.storages, self.scheduler, self.faults, self.purged))
 
     def run(self) -> CatalogReport:
         """Let the clients work, and check what came of it."""
@@ -212,6 +230,11 @@ class _Simulation:
         """The list and the tables agree, and no table is lost that nobody has dropped."""
         self.check_list(self.catalog())
         live = self.live(self.catalog())
+        listed = self.catalog().tables()
+        kept = set(self.created) - self.purged
+        unlisted = {name for name, uuid in live.items() if uuid in kept} - set(listed)
+        if unlisted:
+            raise Violation(f"{unlisted}: created and there, but not among {listed}")
         outcomes = self.report.outcomes
         drops = sum(
             outcomes[f"{kind} {how}"]
@@ -255,7 +278,8 @@ class _Simulation:
     def live(self, catalog: Catalog) -> dict[str, str]:
         """The identities of the tables, by name; those whose creation was acknowledged open.
 
-        A request that was given up may bring a snapshot 0 later, when what it refers to is gone.
+        A request that was given up may bring a snapshot 0 later, when what it refers to is gone:
+        because the table was not made, or because it was deleted since.
         """
         found: dict[str, str] = {}
         for name in NAMES:
@@ -267,7 +291,7 @@ class _Simulation:
             try:
                 catalog.table(name)
             except CorruptMetadata as error:
-                if uuid in self.created:
+                if uuid in self.created and uuid not in self.purged:
                     raise Violation(f"{name} was made, and can't be opened: {error}") from error
         return found
 

@@ -167,7 +167,7 @@ class _Simulation:
 
     def catalog(self) -> Catalog:
         """A new client, which knows where the tables are: their list is not what is tried here."""
-        warehouse = SimulatedWarehouse(self.storages, self.scheduler, self.faults)
+        warehouse = SimulatedWarehouse(self.storages, self.scheduler, self.faults, set())
         catalog = Catalog(warehouse)
         rows = [CatalogRow(namespace="", name=name, kind="table", path=name) for name in self.names]
         catalog._names.rows = lambda: rows  # type: ignore[method-assign]
