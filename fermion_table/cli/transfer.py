@@ -13,6 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+import fermion
 from fermion.cli import (
     PARQUET_SUFFIXES,
     Console,
@@ -21,7 +22,7 @@ from fermion.cli import (
     rows_json,
     storage_options,
 )
-from fermion.engine import InputFiles
+from fermion.engine import InputFiles, child_fields, is_variant
 from fermion.errors import InvalidArgumentError
 from fermion_table.cli.arguments import (
     add_flag,
@@ -214,12 +215,23 @@ def _complete(target: Path) -> Iterator[Path]:
 def _write_parquet(rows: pa.RecordBatchReader, path: Path) -> int:
     import pyarrow.parquet as parquet
 
+    if any(map(_has_variant, rows.schema)):  # pyarrow's writer ends the process where it meets one
+        whole = path.with_name(f"{path.name}.fermion")
+        try:
+            fermion.write_table(rows, whole)
+            return fermion.to_parquet(whole, path, compression="zstd").num_rows
+        finally:
+            whole.unlink(missing_ok=True)
     count = 0
     with parquet.ParquetWriter(path, rows.schema, compression="zstd") as writer:
         for batch in rows:
             writer.write_batch(batch)
             count += batch.num_rows
     return count
+
+
+def _has_variant(field: pa.Field) -> bool:
+    return is_variant(field) or any(map(_has_variant, child_fields(field.type)))
 
 
 def _write_csv(rows: pa.RecordBatchReader, path: Path) -> int:

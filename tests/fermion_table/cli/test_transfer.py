@@ -17,6 +17,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+import fermion
+from fermion import variant
 from fermion.cli import main
 from fermion.engine import InputFiles
 from fermion_table import Table
@@ -294,3 +296,20 @@ def test_files_of_a_storage_are_imported(run: Any) -> None:
     assert ids() == [1, 1, 2]
     assert "expected a file, a directory" in run("import", "t", "memory://none/*.csv", fails=True)
     assert "Protocol not known" in run("import", "t", "nosuch://x/y.csv", fails=True)
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_bug_an_export_of_variant_columns_ended_the_process(run: Any, is_nested: bool) -> None:
+    """In a process of its own, which a crash would end."""
+    event = variant.from_json(['{"a":1}', None])
+    column = pa.StructArray.from_arrays([event], names=["x"]) if is_nested else event
+    Table.create("events", pa.table({"id": [1, 2], "event": column}))
+    program = "import sys; from fermion.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "table", "export", "events", "e.parquet"]
+    assert subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert sorted(path.name for path in Path().glob("*e.parquet*")) == ["e.parquet"]
+    found = fermion.read_table(fermion.from_parquet("e.parquet", "e.fermion").path)["event"]
+    if is_nested:
+        values = found.combine_chunks().field("x")
+        found = pa.ExtensionArray.from_storage(event.type, values.cast(event.type.storage_type))
+    assert variant.to_json(found).to_pylist() == ['{"a":1}', None]
