@@ -8,7 +8,8 @@ is this tree, spelled by DuckDB again, with names of our own for the columns.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.columns.rows import field_within, one_batch
-from fermion.columns.types import with_wide_floats
+from fermion.columns.types import child_fields, with_wide_floats
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.sql.engine import ENGINE, ROWS, NotSqlError, functions, load_duckdb
 
@@ -56,6 +57,7 @@ class SqlValues:
         self._where, self._shown = where, shown
         self._columns = tuple(columns)
         self._query = _query(trees)
+        self._extracts = re.search("(struct|array)_extract", json.dumps(trees), re.I) is not None
 
     def compute(self, columns: Sequence[pa.Array], rows: int) -> list[pa.Array]:
         """The value of each tree, of the types that DuckDB gives.
@@ -89,6 +91,12 @@ class SqlValues:
             _taken(column, f"{self._where}: SQL: column {name}")
             for column, name in zip(columns, self._columns, strict=True)
         ]
+        for array in arrays if self._extracts else ():
+            for first, other in alike(child_fields(array.type)):
+                raise self._failed(
+                    f"fields {first!r} and {other!r} differ in case alone, which DuckDB does not "
+                    "tell apart in brackets and functions: name a field as column.field"
+                )
         if not arrays:  # the number of rows has to come from somewhere
             arrays = [pa.nulls(rows)]
         schema = pa.schema([pa.field(alias(at), array.type) for at, array in enumerate(arrays)])
@@ -301,6 +309,19 @@ def _references(node: Any) -> Iterator[Mapping[str, Any]]:
     elif isinstance(node, (dict, list)):
         for each in node.values() if isinstance(node, dict) else node:
             yield from _references(each)
+
+
+def alike(fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
+    """Names of columns, or of fields of one struct, that DuckDB takes for one: first and other.
+
+    They differ in case alone: only ASCII has case there.
+    """
+    known: dict[bytes, str] = {}
+    for each in fields:
+        first = known.setdefault(each.name.encode().lower(), each.name)
+        if first != each.name:
+            yield first, each.name
+        yield from alike(child_fields(each.type))
 
 
 def alias(at: int) -> str:

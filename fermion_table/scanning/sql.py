@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import pyarrow.dataset
 
 from fermion.arguments import integer
 from fermion.display import facts_repr, names_text, shortened
-from fermion.engine import child_fields, isolated_database, load_duckdb
+from fermion.engine import alike, isolated_database, load_duckdb
 from fermion.errors import InvalidArgumentError
 from fermion.exports import NamedTuple
 from fermion_table.argument_checks import check_text
@@ -177,7 +177,7 @@ class SqlResult(ArrowRows):
     def _check_told_apart(self, names: _Names) -> None:
         """Refuse a name that DuckDB takes for another column's, or field's, which it is like."""
         for scan in self.scans.values():
-            for first, other in _alike(scan.schema):
+            for first, other in alike(scan.schema):
                 if any(_lower(each) == _lower(other) for each in names.columns - {first}):
                     raise InvalidArgumentError(
                         f"{self._where}: {first!r} and {other!r} differ in case alone, which SQL "
@@ -317,16 +317,6 @@ def _found(
             if name not in names.subqueries:
                 raise
     return scans
-
-
-def _alike(fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
-    """Names of columns, or of fields of one struct, that differ in case alone: first and other."""
-    known: dict[bytes, str] = {}
-    for each in fields:
-        first = known.setdefault(_lower(each.name), each.name)
-        if first != each.name:
-            yield first, each.name
-        yield from _alike(child_fields(each.type))
 
 
 def _lower(name: str) -> bytes:

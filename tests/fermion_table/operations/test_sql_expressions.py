@@ -455,3 +455,16 @@ def test_fields_that_differ_in_case_alone_are_computed_from_their_own(tmp_path: 
     table.add_columns_with({"lower": "s.a", "upper": "s.A"})
     found = table.scan(columns=["v", "lower", "upper"]).to_arrow().to_pylist()
     assert [list(row.values()) for row in found] == [[21, 1, 2], [None, None, None]]
+
+
+@pytest.mark.parametrize("text", ["s['A']", "(s).A", "struct_extract(s, 'A')"])
+def test_fields_that_duckdb_does_not_tell_apart_are_refused(tmp_path: Path, text: str) -> None:
+    dtype = pa.struct([("a", pa.int64()), ("A", pa.int64())])
+    table = Table.create(tmp_path / "t", pa.table({"s": pa.array([{"a": 1, "A": 2}], dtype)}))
+    for call in (
+        lambda: table.add_columns_with({"v": text}),
+        lambda: table.count(f"{text} + 0 = 2"),
+    ):
+        with pytest.raises(InvalidArgumentError, match="differ in case alone"):
+            call()
+    assert table.count("s.A + s.a = 3") == 1
