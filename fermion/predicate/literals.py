@@ -315,6 +315,12 @@ def _parse_text(text: str, dtype: pa.DataType, where: str) -> Any:
 _FAR_YEAR = r"(-\d{4,}|0000|\+?\d{5,})(?=-\d\d-\d\d)"
 
 
+def is_far_date(text: str) -> bool:
+    """Whether a text is a date of a year that Python has not."""
+    far = re.match(_FAR_YEAR, text)
+    return far is not None and far.end() + len("-01-01") == len(text)
+
+
 def parse_moment(text: str) -> Any:
     """A date, datetime, or, for digits below the microsecond, an Arrow timestamp."""
     try:
@@ -338,7 +344,12 @@ def _far_moment(year: int, rest: str) -> pa.TimestampScalar:
     near = datetime.datetime.fromisoformat(f"{year - 400 * cycles}{rest}")
     start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC if near.tzinfo else None)
     span = (near - start) // datetime.timedelta(microseconds=1) + cycles * 12_622_780_800_000_000
-    return pa.scalar(span, pa.timestamp("us", "UTC" if near.tzinfo else None))
+    unit = "us" if -(2**63) <= span < 2**63 else "s"
+    seconds, microseconds = divmod(span, 10**6)
+    if unit == "s" and (microseconds or not -(2**63) <= seconds < 2**63):
+        raise ValueError("no timestamp holds it")
+    zone = "UTC" if near.tzinfo else None
+    return pa.scalar(span if unit == "us" else seconds, pa.timestamp(unit, zone))
 
 
 def parse_time(text: str) -> Any:
@@ -359,9 +370,10 @@ def _localize(text: str, zone: str, where: str) -> Any:
     """A wall-clock text as an instant, read in a column's own zone."""
     unit = "ns" if _is_finer_than_python(text) else "us"
     try:
-        naive = pa.scalar(text).cast(pa.timestamp(unit))
+        is_far = re.match(_FAR_YEAR, text) and unit == "us"
+        naive = parse_moment(text) if is_far else pa.scalar(text).cast(pa.timestamp(unit))
         return pc.assume_timezone(naive, zone)
-    except pa.ArrowException as error:
+    except (ValueError, pa.ArrowException) as error:
         raise InvalidArgumentError(
             f"column {where} has time zone {zone}, where {text!r} is not one moment: {error}; "
             "write it with an offset, as in '2024-01-01 00:00:00+00:00'"

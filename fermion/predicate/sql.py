@@ -35,6 +35,7 @@ from fermion.predicate.expression import (
 )
 from fermion.predicate.literals import (
     TimestampText,
+    is_far_date,
     literal_family,
     normalize,
     parse_moment,
@@ -548,9 +549,9 @@ def _typed(node: exp.Expr, text: str) -> Any:
     """A typed literal: ``DATE '...'``, or ``CAST('...' AS DOUBLE)``."""
     kind, value = node.args["to"].this.name, node.this.this
     try:
-        if kind == "DATE":
+        if kind == "DATE" and not is_far_date(value):
             return datetime.date.fromisoformat(value)
-        if kind.startswith("TIMESTAMP") or kind == "DATETIME":
+        if kind == "DATE" or kind.startswith("TIMESTAMP") or kind == "DATETIME":
             moment = parse_moment(value)
             return moment if literal_family(moment) == "instant" else TimestampText(value)
         if kind == "TIME":

@@ -138,7 +138,10 @@ def test_words_that_change_what_a_test_means_are_left_to_an_engine() -> None:
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
-@pytest.mark.parametrize("seconds", [10**12, -(10**11), 253402300800, -62167219200, -62198755200])
+@pytest.mark.parametrize(
+    "seconds",
+    [10**12, -(10**11), 253402300800, -62167219200, -62198755200, 10**13, 2**62, -(2**62)],
+)
 def test_moments_of_years_that_python_has_not_are_read_as_they_are_written(seconds, zone):
     """Arrow writes the year 33658 as -31878, and reads no year of five digits."""
     moment = pa.scalar(seconds, pa.timestamp("s", zone))
@@ -150,7 +153,28 @@ def test_moments_of_years_that_python_has_not_are_read_as_they_are_written(secon
         assert file.read(filter=text)["t"].combine_chunks().equals(near[1:2])
 
 
-@pytest.mark.parametrize("year", ["999999", "-999999999999", "10000-02-30", "9" * 5000])
+@pytest.mark.parametrize(
+    ("dtype", "test", "expected"),
+    [
+        (pa.date32(), "t > DATE '12345-01-01'", [False, True]),
+        (pa.date32(), "t = DATE '12345-01-02'", [False, True]),
+        (pa.timestamp("s"), "t > DATE '12345-01-01'", [False, True]),
+        (pa.timestamp("s", "UTC"), "t > DATE '12345-01-01'", [False, True]),
+        (pa.timestamp("s", "+01:00"), "t >= '12345-01-01'", [True, True]),
+        (pa.timestamp("s", "-01:00"), "t >= TIMESTAMP '12345-01-01 00:00:00'", [False, True]),
+        (pa.timestamp("ms", "UTC"), "t < '300000-01-01'", [True, True]),
+    ],
+)
+def test_dates_of_far_years_are_read_in_the_zone_of_their_column(dtype, test, expected):
+    days = pa.array([3_789_391, 3_789_392], pa.int32()).view(pa.date32())
+    values = days.cast(pa.timestamp("s")).cast(dtype) if dtype != pa.date32() else days
+    buffer = io.BytesIO()
+    fermion.write_table(pa.table({"t": values}), buffer)
+    with fermion.open(buffer.getvalue()) as file:
+        assert file.read(filter=test)["t"].combine_chunks().equals(values.filter(expected))
+
+
+@pytest.mark.parametrize("year", ["999999999999", "-999999999999", "10000-02-30", "9" * 5000])
 def test_years_beyond_all_types_are_refused(year):
     for text in (f"t = TIMESTAMP '{year}-01-01 00:00:00'", f"t = '{year}-01-01 00:00:00'"):
         rows = pa.table({"t": pa.array([0], pa.timestamp("s"))})
