@@ -36,8 +36,9 @@ CALL_SECONDS_MAX = 60.0
 BUFFER_BYTES = 4 * 1024 * 1024
 TEXT_MAX = 200
 """Characters of what the client says; it may describe every DataNode."""
-RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Pauses before a file is written again."""
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)
+"""Pauses before a file is written again. A NameNode looks for dead DataNodes each 5 s, and leaves a
+look out after a pause of its own: with the shortest settings it takes 11 to 21 s."""
 _KEPT_SECONDS = 3.5
 """hdfs-native keeps connections to DataNodes for 3 s, and takes them for its own after a fork."""
 _RPC = re.compile(r'^(?:Fatal)?RPCError\("([^"]*)", "((?:[^"\\]|\\.)*)', re.DOTALL)
