@@ -102,30 +102,10 @@ class ThreadPool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._pool = PerProcess(partial(executor, threads))
-        self._running: list[None] = []  # one for each thread that is at work: changes are atomic
-
-    @classmethod
-    def lent(cls, threads: int) -> ThreadPool:
-        """A pool for one borrower, who gives it back: two threads take 1 ms to start and end."""
-        try:
-            pool = _given_back.pop()
-        except IndexError:
-            return cls(threads)
-        if pool.threads == threads:
-            return pool
-        pool.shutdown(wait=False)
-        return cls(threads)
-
-    def give_back(self) -> None:
-        """Let go of a pool: its threads wait for the next borrower, or end if one is at work."""
-        if self._running or _given_back:
-            self.shutdown(wait=False)
-        else:
-            _given_back.append(self)
 
     def submit(self, function: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
         """Run a function in one of the threads."""
-        return self._pool.get().submit(self._run, carried(function), *args, **options)
+        return self._pool.get().submit(carried(function), *args, **options)
 
     def map(
         self,
@@ -135,25 +115,14 @@ class ThreadPool:
         chunksize: int = 1,
     ) -> Iterator[T]:
         """The function's results in order, as ``concurrent.futures.Executor.map`` gives them."""
-        run = partial(self._run, carried(function))
+        run = carried(function)
         return self._pool.get().map(run, *iterables, timeout=timeout, chunksize=chunksize)
-
-    def _run(self, function: Callable[..., T], /, *args: Any, **options: Any) -> T:
-        self._running.append(None)
-        try:
-            return function(*args, **options)
-        finally:
-            self._running.pop()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the threads of this process, if there are any."""
         pool = self._pool.made
         if pool is not None:
             pool.shutdown(wait=wait, cancel_futures=cancel_futures)
-
-
-_given_back: list[ThreadPool] = []
-"""The pool that is at hand, if there is one."""
 
 
 def executor(threads: int) -> ThreadPoolExecutor:

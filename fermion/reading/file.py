@@ -100,7 +100,7 @@ class FermionFile:
         threads = thread_count(self.options.threads)
         if not local and self.options.threads is None:
             threads = max(threads, REMOTE_THREADS)
-        self._executor = ThreadPool.lent(threads) if threads > 1 else None
+        self._executor = ThreadPool(threads) if threads > 1 else None
         counting = CountingSource(
             source,
             gap_bytes_max=gap if gap is not None else usual_gap,
@@ -113,7 +113,7 @@ class FermionFile:
         except BaseException:
             source.close()
             if self._executor is not None:
-                self._executor.give_back()
+                self._executor.shutdown(wait=False)
             raise
         self._stripes = StripeReader(self._index, self._executor)
         self._rows = RowBatches(self._index, self._stripes, self._executor)
@@ -156,9 +156,9 @@ class FermionFile:
 
     def close(self) -> None:
         """Release the file and its threads; a second call does nothing."""
-        if not self._is_closed and self._executor is not None:
-            self._executor.give_back()
         self._is_closed = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=False)
         self._index.source.source.close()
 
     def __repr__(self) -> str:
