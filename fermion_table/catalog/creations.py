@@ -48,9 +48,12 @@ class Creations:
             if match is not None:
                 text = unquote(match[1].replace("=", "%"))
                 try:
-                    found[each.path] = table_name(text)
+                    name = table_name(text)
                 except InvalidArgumentError:
                     raise CorruptMetadata(each.path, "the name of a table", repr(text)) from None
+                if not is_directory_name(name.name):  # it may mean another table's directory
+                    raise CorruptMetadata(each.path, "the name of a directory", repr(text))
+                found[each.path] = name
         return found
 
     def forget(self, paths: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -154,7 +155,8 @@ class TableList:
         if noted:
             keys = {key for name in noted.values() for key in keys_of(name)}
             self._change(sorted(keys), decide, f"enter {len(noted)} tables that were created")
-            self._creations.forget(p for p, name in noted.items() if name.key not in unread)
+            with contextlib.suppress(OSError):  # a note that stays does no harm
+                self._creations.forget(p for p, name in noted.items() if name.key not in unread)
 
     def change(
         self,

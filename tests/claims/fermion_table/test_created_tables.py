@@ -164,6 +164,28 @@ SEEN = {
 }
 
 
+@pytest.mark.parametrize("name", ["ns=2Ft1", "=60_catalog=2Ftables=60"])
+def test_a_note_gives_no_table_a_second_name(begun: Catalog, name: str) -> None:
+    """Purging that name would delete the files of the first."""
+    begun.create_table("ns.t1", SCHEMA)
+    Path(begun.location, CREATED_PATH, f"{'0' * 32}-{name}.json").write_bytes(b"{}")
+    with pytest.raises(CorruptMetadata, match="expected the name of a directory"):
+        again(begun).tables()
+
+
+def test_a_change_stands_where_its_notes_cannot_be_deleted(
+    begun: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun.create_table("ns.t1", SCHEMA)
+
+    def refuse(*_: Any) -> None:
+        raise PermissionError("no right to delete")
+
+    monkeypatch.setattr(table_list.Creations, "forget", refuse)
+    begun.drop_table("ns.t1")
+    assert "ns.t1" not in map(str, again(begun).tables())
+
+
 @pytest.mark.parametrize("act", ACTS)
 def test_changes_know_tables_without_rows(begun: Catalog, act: str) -> None:
     """As if each had one."""
