@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.columns.types import strip_wrappers
+
 _FRACTIONS = float, np.floating, Decimal
 _NUMBERS = float, int, np.floating, np.integer
 _TIMES = datetime.datetime, datetime.time, datetime.timedelta
@@ -27,7 +29,7 @@ def check_kept(values: Iterable[Any], dtype: pa.DataType) -> None:
 
     Raises pyarrow.ArrowException: Says which value.
     """
-    dtype = _unwrapped(dtype)
+    dtype = strip_wrappers(dtype)
     if pat.is_struct(dtype):
         rows = [_by_name(each, dtype) for each in values if isinstance(each, (dict, tuple, list))]
         if unknown := set[Any]().union(*rows) - set(dtype.names):
@@ -73,7 +75,7 @@ def check_column(values: Any, dtype: pa.DataType) -> None:
 
     Raises pyarrow.ArrowException: Says what.
     """
-    found, dtype = values.dtype, _unwrapped(dtype)
+    found, dtype = values.dtype, strip_wrappers(dtype)
     if found.kind == "V" and found.names is not None:
         check_kept([dict.fromkeys(found.names)], dtype)
         for name in found.names if pat.is_struct(dtype) else ():
@@ -103,7 +105,7 @@ def readable(times: np.ndarray, dtype: pa.DataType | None) -> np.ndarray:
     Raises pyarrow.ArrowInvalid: A time is too large for the unit.
     """
     found = times.dtype
-    column = None if dtype is None else _unwrapped(dtype)
+    column = None if dtype is None else strip_wrappers(dtype)
     unit, _ = np.datetime_data(found)
     if (
         _is_readable(found, column)
@@ -127,15 +129,6 @@ def _is_readable(found: np.dtype, dtype: pa.DataType | None) -> bool:
     return count == 1 and unit in _UNITS
 
 
-def _unwrapped(dtype: pa.DataType) -> pa.DataType:
-    """The type of the values in extension types, dictionaries and runs."""
-    if isinstance(dtype, pa.BaseExtensionType):
-        return _unwrapped(dtype.storage_type)
-    if pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-        return _unwrapped(dtype.value_type)
-    return dtype
-
-
 def _kind(values: Any) -> str:
     """NumPy's letter for the values of an array of NumPy or pandas; empty for other values."""
     return getattr(getattr(values, "dtype", None), "kind", "")
@@ -149,7 +142,7 @@ def _check_cell(array: Any, dtype: pa.DataType) -> None:
     """Refuse an array of NumPy or pandas, one list among others, that Arrow would not keep."""
     if np.ma.is_masked(array):
         raise pa.ArrowInvalid("a masked array within a list: Arrow would take what it hides")
-    dtype = _unwrapped(dtype)
+    dtype = strip_wrappers(dtype)
     if pat.is_temporal(dtype):
         _check_unit(array, dtype)
     elif array.dtype.kind == "f" and pat.is_integer(dtype):

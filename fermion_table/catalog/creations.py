@@ -8,7 +8,7 @@ tables looks into that directory. Many notes become rows by one commit, and go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote, unquote
 
 from fermion.errors import InvalidArgumentError
@@ -40,23 +40,37 @@ class Creations:
     def noted(self) -> dict[str, TableName]:
         """The names to look for, by the notes' paths. Their tables may be gone.
 
-        Raises CorruptMetadata: A note holds no name.
+        Raises CorruptMetadata: A note holds no name, or that of no directory.
         """
         found: dict[str, TableName] = {}
+        for path, text in self._texts():
+            name = _name_of(text)
+            if name is None:
+                expected = "the name of a table whose directory has it"
+                raise CorruptMetadata(path, expected, repr(text), hint="repair() deletes it")
+            found[path] = name
+        return found
+
+    def wrong(self) -> list[str]:
+        """The paths of notes that `noted` does not take."""
+        return [path for path, text in self._texts() if _name_of(text) is None]
+
+    def _texts(self) -> Iterator[tuple[str, str]]:
         for each in self._store.list(CREATED_PATH):
             match = _NOTE.fullmatch(each.path.rpartition("/")[2])
             if match is not None:
-                text = unquote(match[1].replace("=", "%"))
-                try:
-                    name = table_name(text)
-                except InvalidArgumentError:
-                    raise CorruptMetadata(each.path, "the name of a table", repr(text)) from None
-                if not is_directory_name(name.name):  # it may mean another table's directory
-                    raise CorruptMetadata(each.path, "the name of a directory", repr(text))
-                found[each.path] = name
-        return found
+                yield each.path, unquote(match[1].replace("=", "%"))
 
     def forget(self, paths: Iterable[str]) -> None:
         """Delete notes."""
         for path in paths:
             self._store.delete(path)
+
+
+def _name_of(text: str) -> TableName | None:
+    """A name whose directory no other name has; None: a text means none."""
+    try:
+        name = table_name(text)
+    except InvalidArgumentError:
+        return None
+    return name if is_directory_name(name.name) else None

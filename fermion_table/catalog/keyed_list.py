@@ -164,8 +164,8 @@ class KeyedList:
 
     def find(self, keys: Rows, scan: Scan | None = None) -> pa.Table:
         """The rows of some keys: those that there are now, or were when something was scanned."""
-        table = self.latest() if scan is None else None
-        scan = table.scan() if table is not None else scan
+        if scan is None and (table := self.latest()) is not None:
+            scan = table.scan()
         if scan is None:
             return self._definition.first_schema().to_arrow(field_ids=False).empty_table()
         return self._asked.find(scan, keys)

@@ -48,7 +48,8 @@ class Namespaces:
                 )
 
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow | Key]:
-            if (quoted(parts), "") in there or any(_is_in(row, parts) for row in there.values()):
+            inside = (row for row in there.values() if _is_in(row, parts))
+            if any(row.kind != "unused" or row.directories for row in inside):
                 raise InvalidArgumentError(f"namespace {quoted(parts)}: it exists already")
             yield from namespace_rows(parts, there)
 

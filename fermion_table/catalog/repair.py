@@ -38,6 +38,8 @@ def repair_catalog(
     """See `Catalog.repair`."""
     work = _Repair(warehouse)
     is_lost = work.repair_lists(dry_run=dry_run)
+    wrong = names.forget_wrong(dry_run=dry_run)
+    work.actions += [f"{path}: deleted, as it is the note of no table" for path in wrong]
     found = walk(warehouse)
     if is_lost:
         work.actions.append(

@@ -120,7 +120,9 @@ class TableList:
 
     def namespaces(self) -> list[tuple[str, ...]]:
         """Every namespace, by its parts, ascending: those above others, too."""
-        found = pc.unique(self._scanned(["namespace"])["namespace"]).to_pylist()
+        rows = self._scanned(["namespace", "kind", "directories"])
+        is_used = pc.or_(pc.not_equal(rows["kind"], "unused"), pc.greater(rows["directories"], 0))
+        found = pc.unique(rows["namespace"].filter(is_used)).to_pylist()
         spaces = {parts_of(text) for text in found}
         return sorted({each[:count] for each in spaces for count in range(1, len(each) + 1)})
 
@@ -129,6 +131,13 @@ class TableList:
         if not parts or (quoted(parts), "") in self.find([(quoted(parts), "")]):
             return True
         return parts in self.namespaces()
+
+    def forget_wrong(self, *, dry_run: bool) -> list[str]:
+        """Delete what lies among the notes of created tables and is none; the paths."""
+        wrong = self._creations.wrong()
+        if not dry_run:
+            self._creations.forget(wrong)
+        return wrong
 
     def note(self, name: TableName, uuid: str) -> bool:
         """Let a table that was just made in the directory of its name be listed without a row.
@@ -154,7 +163,8 @@ class TableList:
 
         if noted:
             keys = {key for name in noted.values() for key in keys_of(name)}
-            self._change(sorted(keys), decide, f"enter {len(noted)} tables that were created")
+            message = f"enter {len(noted)} tables that were created"
+            self.change(sorted(keys), decide, message, enters=False)
             with contextlib.suppress(OSError):  # a note that stays does no harm
                 self._creations.forget(p for p, name in noted.items() if name.key not in unread)
 
@@ -165,31 +175,23 @@ class TableList:
         message: str,
         *,
         also: OtherRows | None = None,
+        enters: bool = True,
     ) -> None:
-        """Change rows, as one commit.
+        """Change rows, as one commit, after those of tables that were created without one.
+
+        A create that finds no row commits none. So what a change decides because no table lies in
+        the directory of a name holds only once there is a row: a name that had none gets an unused
+        one first.
 
         keys, also: Of the rows that the change is about, and other rows that it is about; None:
             all.
-        decide: See `DecideRows`. Called again where others have changed these rows meanwhile; what
-            it raises ends the change, with nothing written.
+        decide: See `DecideRows`. Called again where others have changed these rows meanwhile, and
+            after unused rows were written; what it raises ends the change.
+        enters: Whether tables without a row get theirs first.
         Raises CommitConflict, CommitStateUnknown.
         """
-        self.enter()
-        self._change(keys, decide, message, also=also)
-
-    def _change(
-        self,
-        keys: Sequence[Key] | None,
-        decide: DecideRows,
-        message: str,
-        *,
-        also: OtherRows | None = None,
-    ) -> None:
-        """Change rows; a name that had none gets an unused one first.
-
-        A create that finds no row commits none. So what a change decides because no table lies in
-        the directory of a name holds only once there is a row.
-        """
+        if enters:
+            self.enter()
         is_over = False
 
         def made(data: pa.Table, is_new: bool) -> pa.RecordBatch:

@@ -111,8 +111,10 @@ class Tables:
 
     def missing(self, name: TableName) -> TableNotFound:
         """The error for a name that no table has."""
-        known = self._names.tables(name.key[0], None)
-        close = []
+        known: list[str] = []
+        close: list[str] = []
+        with contextlib.suppress(OSError):  # who opens a table may have no right to list any
+            known = self._names.tables(name.key[0], None)
         if len(known) <= NAMES_COMPARED_MAX:
             close = difflib.get_close_matches(str(name), known, NAMES_SHOWN)
         hint = f"; the closest names: {', '.join(close)}" if close else ""

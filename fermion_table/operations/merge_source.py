@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from fermion.arguments import first_repeated
-from fermion.engine import BatchCopier, is_in_memory, record_batch_reader
+from fermion.engine import BatchCopier, is_in_memory, record_batch_reader, strip_wrappers
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion.predicate import Column, Expression, comparable
 from fermion_table.argument_checks import check_columns, check_text
@@ -33,7 +33,7 @@ def check_join_type(name: str, dtype: pa.DataType) -> None:
 
     Raises InvalidArgumentError.
     """
-    storage = _storage(dtype)
+    storage = strip_wrappers(dtype)
     if pat.is_nested(storage) or pat.is_interval(storage):
         raise InvalidArgumentError(
             f"merge: on: column {name!r} is {dtype}: expected a number, boolean, date, time, "
@@ -117,7 +117,7 @@ def key_filter(
 def _values_filter(column: Column, values: pa.Array, dtype: pa.DataType) -> Expression:
     if not len(values):
         return column.isin(())
-    storage = _storage(dtype)
+    storage = strip_wrappers(dtype)
     if is_text(storage):
         values = values.cast(pa.large_string())  # they are looked up as bytes
     if len(values) <= IN_LIST_MAX and not pat.is_floating(values.type):
@@ -129,15 +129,6 @@ def _values_filter(column: Column, values: pa.Array, dtype: pa.DataType) -> Expr
     if pat.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
         return inside | column.is_nan()
     return inside
-
-
-def _storage(dtype: pa.DataType) -> pa.DataType:
-    """A type without extension, dictionary and run ends around it."""
-    if isinstance(dtype, pa.BaseExtensionType):
-        return _storage(dtype.storage_type)
-    if pat.is_dictionary(dtype) or pat.is_run_end_encoded(dtype):
-        return _storage(dtype.value_type)
-    return dtype
 
 
 def _codes(values: pa.Array, column: pa.Array) -> np.ndarray:

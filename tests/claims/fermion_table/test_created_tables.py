@@ -18,7 +18,7 @@ from fermion_table import (
     TableNotFound,
     UnsupportedFeature,
 )
-from fermion_table.catalog import table_list, tables
+from fermion_table.catalog import keyed_list, table_list, tables
 from fermion_table.catalog.names import CREATED_PATH
 from fermion_table.catalog.table_list import TableList
 from fermion_table.commit import replacement
@@ -140,7 +140,10 @@ def test_a_note_without_a_name_is_told_and_other_files_do_not_count(begun: Catal
     (folder / "something else").write_bytes(b"")
     assert begun.tables() == ["first", "t"]
     (folder / f"{'0' * 32}-a..b.json").write_bytes(b"")
-    with pytest.raises(CorruptMetadata, match=r"created/0+-a\.\.b\.json: expected the name of a"):
+    with pytest.raises(
+        CorruptMetadata,
+        match=r"created/0+-a\.\.b\.json: expected the name of a.*repair\(\) deletes",
+    ):
         begun.tables()
 
 
@@ -169,8 +172,45 @@ def test_a_note_gives_no_table_a_second_name(begun: Catalog, name: str) -> None:
     """Purging that name would delete the files of the first."""
     begun.create_table("ns.t1", SCHEMA)
     Path(begun.location, CREATED_PATH, f"{'0' * 32}-{name}.json").write_bytes(b"{}")
-    with pytest.raises(CorruptMetadata, match="expected the name of a directory"):
+    with pytest.raises(CorruptMetadata, match="expected the name of a table whose directory"):
         again(begun).tables()
+    assert again(begun).repair(dry_run=True).actions
+    (done,) = again(begun).repair().actions
+    assert done.endswith(f"{name}.json: deleted, as it is the note of no table")
+    assert again(begun).tables() == ["first", "ns.t1"]
+
+
+def test_a_rename_that_stops_halfway_leaves_no_namespace(
+    begun: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first commit gives the new name an unused row."""
+    change, commits = keyed_list.KeyedList.change, []
+
+    def stop(self: Any, *arguments: Any, **options: Any) -> None:
+        if commits:
+            raise KeyboardInterrupt
+        commits.append(change(self, *arguments, **options))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keyed_list.KeyedList, "change", stop)
+        with pytest.raises(KeyboardInterrupt):
+            begun.rename_table("first", "ns.t")
+    assert len(commits) == 1
+    assert again(begun).namespaces() == []
+    again(begun).create_namespace("ns")
+    assert again(begun).namespaces() == ["ns"]
+
+
+def test_a_name_that_is_not_there_is_told_without_a_right_to_list(
+    begun: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> None:
+        raise PermissionError("no right to list")
+
+    monkeypatch.setattr(table_list.Creations, "noted", refuse)
+    assert begun.table("first").location
+    with pytest.raises(TableNotFound, match="no table none"):
+        begun.table("none")
 
 
 def test_a_change_stands_where_its_notes_cannot_be_deleted(
