@@ -15,11 +15,15 @@ from benchmarks import data, harness
 from benchmarks.files import remove, size_of
 from benchmarks.formats import LANCE, PARQUET_ZSTD, Fermion, Format
 from benchmarks.layers import PAIMON
-from benchmarks.question import Action, Case, Question, Size, Target
+from benchmarks.question import Action, Case, NotOffered, Question, Size, Target
 
 ROWS = {"full": 10_000, "quick": 1_000, "tiny": 20}
 KEYS = {"full": 2_000, "quick": 2_000, "tiny": 30}
 MANY = {"full": 100_000, "quick": 10_000, "tiny": 100}
+
+
+PAIMON_KEYS_MAX = 10_000
+"""Of a row: pypaimon gives each key of a row a column in Python."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class PaimonShredded(Format):
         options = {"file.format": "parquet", "bucket": "-1"}
         for name in (each.name for each in table.schema if pat.is_map(each.type)):
             widest = int(max(np.diff(table[name].combine_chunks().offsets.to_numpy())))
+            if widest > PAIMON_KEYS_MAX:
+                raise NotOffered(f"minutes for ten rows of {widest:,} keys")
             options[f"fields.{name}.map.storage-layout"] = "shared-shredding"
             options[f"fields.{name}.map.shared-shredding.max-columns"] = str(widest)
         remove(Path(path))
