@@ -339,7 +339,12 @@ class Paimon(Layer):
 
 @dataclass(frozen=True)
 class DuckLake(Layer):
-    """DuckLake with an SQLite catalog, which holds the rows of small commits itself."""
+    """DuckLake, whose catalog is a database that holds the rows of small commits itself.
+
+    catalog: ``sqlite``, or ``postgres``: a server of its own, which waits for the disk, too.
+    """
+
+    catalog: str = "sqlite"
 
     modules: tuple[str, ...] = ("duckdb_ext",)
     package: str = "duckdb-ext-ducklake"
@@ -358,15 +363,23 @@ class DuckLake(Layer):
         import duckdb_ext
 
         connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-        for name in ("sqlite_scanner", "ducklake"):
+        for name in (f"{self.catalog}_scanner", "ducklake"):
             found = Path(duckdb_ext.__file__).parent.glob(f"extensions/*/*/{name}.duckdb_extension")
             connection.execute(f"LOAD '{next(found)}'")
         at = "" if version is None else f", SNAPSHOT_VERSION {version + 1}"
         connection.execute(
-            f"ATTACH 'ducklake:sqlite:{path}/catalog.sqlite' AS lake "
+            f"ATTACH 'ducklake:{self.catalog}:{self._database(path)}' AS lake "
             f"(DATA_PATH '{path}/data', DATA_INLINING_ROW_LIMIT 100{at})"
         )
         return connection
+
+    def _database(self, path: str) -> str:
+        """Where the catalog lies; a server is started, and ends with the process."""
+        if self.catalog == "sqlite":
+            return f"{path}/catalog.sqlite"
+        import pgserver
+
+        return pgserver.get_server(Path(path) / "postgres").get_uri()
 
     def append(self, table: Any, rows: pa.Table) -> Any:
         table.register("appended", rows)
@@ -402,3 +415,4 @@ ICEBERG = Iceberg("pyiceberg")
 LANCE_TABLE = LanceTable("lance")
 PAIMON = Paimon("pypaimon")
 DUCKLAKE = DuckLake("ducklake")
+DUCKLAKE_POSTGRES = DuckLake("ducklake postgres", catalog="postgres")

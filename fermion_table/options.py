@@ -13,7 +13,7 @@ INLINE_ENTRIES_MAX = 64
 """Most inline entries of a snapshot."""
 INLINE_BYTES_MAX = 64 * KIB
 """Most bytes of JSON of the inline entries."""
-CARRIED_ENTRIES_MAX = 8
+CARRIED_ENTRIES_MAX = 6
 """Most inline entries of a snapshot that has manifests, and repeats some of earlier commits."""
 CARRIED_BYTES_MAX = 8 * KIB
 """Most bytes of JSON of these."""

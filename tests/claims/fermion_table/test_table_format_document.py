@@ -235,7 +235,7 @@ def test_limits_are_documented() -> None:
         f"`{table_clone.CLONE_OF}`",
         f"`{table_clone.CLONE_TAG}`",
         f"`{deletion_vector.MAGIC.decode()}`",
-        f"(live entries up to {options.CARRIED_ENTRIES_MAX * options.MERGE_FANOUT // 2}, 64,",
+        f"(live entries up to {options.CARRIED_ENTRIES_MAX * options.MERGE_FANOUT // 2}, 48,",
     ],
 )
 def test_numbers_and_names_in_the_text_are_those_of_the_code(phrase: str) -> None:
