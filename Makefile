@@ -113,7 +113,7 @@ lint: setup
 # then the other slow ones. What was stopped goes on where it was: see tests/soak.py.
 SOAKED := $(addprefix --ignore=tests/claims/,fermion/test_corruption.py \
 	$(addprefix fermion_table/test_,hostile_metadata.py simulation.py keyed_simulation.py \
-	catalog_simulation.py killed_processes.py crowd.py resource_bounds.py training_resumes.py))
+	catalog_simulation.py transaction_simulation.py killed_processes.py crowd.py resource_bounds.py training_resumes.py))
 
 soak: java setup-spark
 	@$(RUN)/python -m pip install -qq --disable-pip-version-check --group fuzz

@@ -185,6 +185,10 @@ def parts(seconds: float | None) -> dict[str, Part]:
         "keyed_simulation": Part(
             "simulated storage, primary-key tables", seeds("test_keyed_simulation.py")
         ),
+        "transaction_simulation": Part(
+            "simulated storage, transactions across tables",
+            seeds("test_transaction_simulation.py"),
+        ),
     }
 
 
