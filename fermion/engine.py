@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.sql.engine import load_duckdb as load_duckdb
     from fermion.sql.expressions import SqlExpressions as SqlExpressions
     from fermion.sql.expressions import alike as alike
+    from fermion.sql.expressions import folded as folded
     from fermion.statistics.bloom import BloomFilters as BloomFilters
     from fermion.statistics.bloom import bloom_filter_of as bloom_filter_of
     from fermion.statistics.bounds import EXACT_FLAGS as EXACT_FLAGS
@@ -170,7 +171,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "predicate.variant_value": ("PrunedVariant", "check_variant", "parse_value"),
         "reading.training_blocks": ("FileBlocks",),
         "sql.engine": ("isolated_database", "load_duckdb"),
-        "sql.expressions": ("SqlExpressions", "alike"),
+        "sql.expressions": ("SqlExpressions", "alike", "folded"),
         "statistics.bloom": ("BloomFilters", "bloom_filter_of"),
         "statistics.bounds": ("EXACT_FLAGS", "unknown_statistics"),
         "statistics.keys": ("unscaled_integer",),

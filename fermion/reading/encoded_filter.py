@@ -43,7 +43,7 @@ Wanted = np.ndarray | Any
 """Bounds or values, as `kernels.match_pages` takes them."""
 
 
-class FoundRows(NamedTuple):
+class FilterResult(NamedTuple):
     """What a filter says of rows of a stripe, and the pages that were read for it.
 
     mask: ``bool``, a row each.
@@ -93,7 +93,7 @@ class EncodedFilter:
         stripe: int,
         rows: RowRanges | None,
         executor: ThreadPool | None,
-    ) -> FoundRows | None:
+    ) -> FilterResult | None:
         """Which of some rows (None: all) match; None where the filter has to be evaluated.
 
         columns: Those that the filter reads.
@@ -110,7 +110,7 @@ class EncodedFilter:
             mask = _Test(opened, slots, executor, self._wanted).mask(expression)
         except _Unknown:
             return None
-        return FoundRows(mask if rows is None else _selected(mask, rows), fetched)
+        return FilterResult(mask if rows is None else _selected(mask, rows), fetched)
 
     def _plans(self, columns: Sequence[Projected], stripe: int) -> dict[str, ChunkPages] | None:
         """The pages of each column by name; None where one of them is not known here."""

@@ -314,14 +314,19 @@ def _references(node: Any) -> Iterator[Mapping[str, Any]]:
 def alike(fields: Iterable[pa.Field]) -> Iterator[tuple[str, str]]:
     """Names of columns, or of fields of one struct, that DuckDB takes for one: first and other.
 
-    They differ in case alone: only ASCII has case there.
+    They differ in case alone.
     """
     known: dict[bytes, str] = {}
     for each in fields:
-        first = known.setdefault(each.name.encode().lower(), each.name)
+        first = known.setdefault(folded(each.name), each.name)
         if first != each.name:
             yield first, each.name
         yield from alike(child_fields(each.type))
+
+
+def folded(name: str) -> bytes:
+    """A name as DuckDB compares it: only letters of ASCII have a case."""
+    return name.encode().lower()
 
 
 def alias(at: int) -> str:

@@ -47,7 +47,7 @@ Decide = Callable[[pa.Table, bool], pa.RecordBatch | None]
 changes."""
 
 
-class FoundRows:
+class RowFinder:
     """Finds rows by key: a change of rows that were looked up just before finds them again."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class ListChange:
     keys: Rows | None
     names: Sequence[str]
     decide: Decide
-    asked: FoundRows
+    asked: RowFinder
     also: Expression | None = None
     features: Sequence[str] = ()
     kind: Kind = "upsert"
@@ -144,7 +144,7 @@ class KeyedList:
         )
         self._key = tuple(primary_key)
         self._table: Table | None = None
-        self._asked = FoundRows()
+        self._asked = RowFinder()
 
     @property
     def store(self) -> AtomicStore:

@@ -15,7 +15,7 @@ import pyarrow.dataset
 
 from fermion.arguments import integer
 from fermion.display import facts_repr, names_text, shortened
-from fermion.engine import alike, isolated_database, load_duckdb
+from fermion.engine import alike, folded, isolated_database, load_duckdb
 from fermion.errors import InvalidArgumentError
 from fermion.exports import NamedTuple
 from fermion_table.argument_checks import check_text
@@ -161,14 +161,14 @@ class SqlResult(ArrowRows):
             for column in scan.schema:
                 is_dictionary = pa.types.is_dictionary(column.type)
                 kind = column.type.value_type if is_dictionary else column.type
-                columns.setdefault(column.name.lower(), kind)
+                columns.setdefault(folded(column.name), kind)
         compared = names.compared if names is not None else {}
-        return {name: columns.get(compared.get(name, ""), pa.string()) for name in parameters}
+        return {name: columns.get(compared.get(name, b""), pa.string()) for name in parameters}
 
     def _check_known(self, names: _Names) -> None:
-        known = {_quoted(name).lower() for name in self.scans}
+        known = {folded(_quoted(name)) for name in self.scans}
         for name in names.tables:
-            if _quoted(name).lower() not in known and name not in names.subqueries:
+            if folded(_quoted(name)) not in known and name not in names.subqueries:
                 raise InvalidArgumentError(
                     f"{self._where}: no table {'.'.join(name)}; expected "
                     f"{', '.join('.'.join(each) for each in self.scans) or 'none'}"
@@ -178,7 +178,7 @@ class SqlResult(ArrowRows):
         """Refuse a name that DuckDB takes for another column's, or field's, which it is like."""
         for scan in self.scans.values():
             for first, other in alike(scan.schema):
-                if any(_lower(each) == _lower(other) for each in names.columns - {first}):
+                if any(folded(each) == folded(other) for each in names.columns - {first}):
                     raise InvalidArgumentError(
                         f"{self._where}: {first!r} and {other!r} differ in case alone, which SQL "
                         f"does not tell apart, and {other!r} would mean {first!r}: rename one, or "
@@ -223,17 +223,17 @@ class _Source(WideningDataset):
 class _Names(NamedTuple):
     """What a query names where tables stand, and which of it may be a subquery (WITH).
 
-    compared: By parameters, the columns that they are compared with, in lower case; or `_LIMIT`.
+    compared: By parameters, the columns that they are compared with, folded; or `_LIMIT`.
     columns: The names of columns and fields.
     """
 
     tables: set[SqlName]
     subqueries: set[SqlName]
-    compared: dict[str, str]
+    compared: dict[str, bytes]
     columns: set[str]
 
 
-_LIMIT = "LIMIT"
+_LIMIT = b"LIMIT"
 """Stands for the column where a parameter is a number of rows; columns are in lower case."""
 
 
@@ -296,11 +296,10 @@ def _collect_compared(tree: dict[str, Any], names: _Names) -> None:
     ]
     parts = [part for part in values if isinstance(part, dict)]
     column = next((part["column_names"][-1] for part in parts if "column_names" in part), "")
-    if tree["type"] == "LIMIT_MODIFIER":
-        column = _LIMIT
+    compared = _LIMIT if tree["type"] == "LIMIT_MODIFIER" else folded(column)
     for part in parts:
         if part.get("class") == "PARAMETER":
-            names.compared[part["identifier"]] = column if column == _LIMIT else column.lower()
+            names.compared[part["identifier"]] = compared
 
 
 def _found(
@@ -317,11 +316,6 @@ def _found(
             if name not in names.subqueries:
                 raise
     return scans
-
-
-def _lower(name: str) -> bytes:
-    """A name as DuckDB compares it: only ASCII has no case."""
-    return name.encode().lower()
 
 
 def _quoted(name: SqlName) -> str:
