@@ -78,7 +78,8 @@ class Namespaces:
                 )
             if not self._warehouse.is_empty(path):
                 raise InvalidArgumentError(
-                    f"namespace {name}: its directory is not empty; repair() lists the tables in it"
+                    f"namespace {name}: its directory is not empty; repair() lists the tables in "
+                    "it, and removes what is left of others"
                 )
             for row in inside:
                 yield row.key

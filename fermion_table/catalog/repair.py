@@ -27,7 +27,7 @@ from fermion_table.catalog.walking import Found, FoundTable, number_of, uuid_of,
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.checks.repair import Choice, RepairResult, repair
 from fermion_table.errors import CorruptMetadata, TableError
-from fermion_table.expiry.drop import delete_own_files
+from fermion_table.expiry.drop import delete_own_files, remove_empty_folders
 from fermion_table.metadata.history import list_ids, table_exists
 from fermion_table.metadata.references import load_tag
 
@@ -62,6 +62,8 @@ def repair_catalog(
 
         work.before = list(work.actions), list(work.problems)
         names.change(None, decide, "repair")
+        for path in work.remains:
+            remove_empty_folders(warehouse.store(path))
     if not (is_lost and dry_run):
         work.check_snapshots(snapshots)
     return RepairResult(actions=tuple(work.actions), problems=tuple(work.problems), dry_run=dry_run)
@@ -72,6 +74,7 @@ class _Repair:
     warehouse: Warehouse
     actions: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    remains: list[str] = field(default_factory=list)
     before: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 
     def repair_lists(self, *, dry_run: bool) -> bool:
@@ -109,6 +112,11 @@ class _Repair:
             if (quoted(parts), "") not in rows:
                 self.actions.append(f"namespace {quoted(parts)}: listed")
                 changed[quoted(parts), ""] = row_of_namespace(parts)
+        self.remains = [
+            "/".join(parts) for parts in found.remains if (quoted(parts), "") not in rows
+        ]
+        for path in self.remains:
+            self.actions.append(f"{path}: removed, as only empty directories of a table are left")
         self._find_twins(row for row in rows.values() if row is not None)
         return [key if row is None else row for key, row in changed.items()]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fermion.errors import FermionError
 from fermion.exports import dataclass
 from fermion.predicate import Expression, col
 from fermion_table.catalog.creations import Creations
@@ -25,7 +26,7 @@ from fermion_table.catalog.rows import (
     changes_of,
     rows_of,
 )
-from fermion_table.catalog.walking import Found, look, walk
+from fermion_table.catalog.walking import Found, FoundTable, look, walk
 from fermion_table.catalog.warehouse import Warehouse
 from fermion_table.metadata.snapshot import CREATED_TABLES
 
@@ -243,7 +244,7 @@ class TableList:
         rows = {name: there.get(name.key) or _no_table(name.key) for name in names}
         asked = [name for name, row in rows.items() if not (row.is_table or row.directories)]
         with ThreadPoolExecutor(self._warehouse.tables_at_once) as pool:
-            found = list(pool.map(lambda n: look(self._warehouse, (*n.namespace, n.name)), asked))
+            found = list(pool.map(self._noted, asked))
         made = {
             each.name: replace(each.row, dropped=rows[each.name].dropped)
             for each in found
@@ -251,6 +252,13 @@ class TableList:
         }
         spaces = (row for name in made for row in namespace_rows(name.namespace, there))
         return list({row.key: row for row in (*made.values(), *spaces)}.values())
+
+    def _noted(self, name: TableName) -> FoundTable | None:
+        """The table of a name that was created; one that can't be looked at counts as there."""
+        try:
+            return look(self._warehouse, (*name.namespace, name.name))
+        except (FermionError, OSError):  # who opens it is told
+            return FoundTable(directory_of(name), name, None)
 
     def _listed_now(self) -> pa.Table:
         """What a new list would hold."""

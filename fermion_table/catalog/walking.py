@@ -21,6 +21,7 @@ from fermion_table.catalog.names import (
 from fermion_table.catalog.rows import CatalogRow, time_now
 from fermion_table.catalog.warehouse import Folder, Warehouse
 from fermion_table.metadata.history import table_exists, try_load
+from fermion_table.storage.paths import is_own_folder
 from fermion_table.storage.store import AtomicStore
 
 NAME_PROPERTY = "fermion.catalog_name"
@@ -65,11 +66,14 @@ class Found:
     tables, namespaces: Those with names; namespaces by their parts.
     nameless: Tables in the catalog's own directory of which nothing says a name, or one that
         another table has.
+    remains: Directories that hold nothing but empty ones of the form that tables make: of tables
+        that were dropped while somebody wrote.
     """
 
     tables: list[FoundTable] = field(default_factory=list)
     namespaces: list[tuple[str, ...]] = field(default_factory=list)
     nameless: list[FoundTable] = field(default_factory=list)
+    remains: list[tuple[str, ...]] = field(default_factory=list)
 
 
 def walk(warehouse: Warehouse) -> Found:
@@ -83,6 +87,11 @@ def walk(warehouse: Warehouse) -> Found:
         links: set[str] = set()
         while waiting:
             listed = list(pool.map(lambda parts: _candidates(warehouse, parts), waiting))
+            for parts, some in zip(waiting, listed, strict=True):
+                if _are_remains(warehouse, parts, some):
+                    found.namespaces.remove(parts)
+                    found.remains.append(parts)
+                    some.clear()
             below = [parts for some in listed for parts in some]
             made = list(pool.map(lambda one: look(warehouse, one[0]), below))
             waiting = []
@@ -148,6 +157,16 @@ def _candidates(
         for folder in warehouse.folders("/".join(parts))
         if is_table_directory(folder.name) and (parts or folder.name != CATALOG_DIRECTORY)
     ]
+
+
+def _are_remains(
+    warehouse: Warehouse, parts: tuple[str, ...], below: list[tuple[tuple[str, ...], Folder]]
+) -> bool:
+    """Whether a directory holds only directories that tables make, and these hold no file."""
+    is_like = bool(parts and below) and all(
+        is_own_folder(folder.name) and not folder.is_link for _, folder in below
+    )
+    return is_like and not any(True for _ in warehouse.store("/".join(parts)).list())
 
 
 def look(warehouse: Warehouse, parts: tuple[str, ...]) -> FoundTable | None:

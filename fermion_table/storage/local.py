@@ -218,7 +218,9 @@ class LocalStore:
         """The absolute path, with links resolved, of a name within the table."""
         target = os.path.realpath(os.path.join(self.location, *check_path(path).split("/")))
         if not target.startswith(self.location.rstrip(os.sep) + os.sep):
-            raise UnsafeStorage(f"path {path!r}: a link leads out of the table, to {target!r}")
+            raise UnsafeStorage(
+                f"{self.location}: path {path!r}: a link leads out of the table, to {target!r}"
+            )
         return target
 
     def _make_directories(self, directory: str) -> None:

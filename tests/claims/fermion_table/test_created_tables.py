@@ -16,6 +16,7 @@ from fermion_table import (
     Table,
     TableExists,
     TableNotFound,
+    UnsafeStorage,
     UnsupportedFeature,
 )
 from fermion_table.catalog import keyed_list, table_list, tables
@@ -178,6 +179,31 @@ def test_a_note_gives_no_table_a_second_name(begun: Catalog, name: str) -> None:
     (done,) = again(begun).repair().actions
     assert done.endswith(f"{name}.json: deleted, as it is the note of no table")
     assert again(begun).tables() == ["first", "ns.t1"]
+
+
+def test_a_created_table_that_cannot_be_looked_at_is_listed_beside_the_others(
+    begun: Catalog,
+) -> None:
+    """Before, every listing and every change of the catalog failed, without the table's name."""
+    for name in ("db.x", "db.y"):
+        begun.create_table(name, SCHEMA)
+    snapshots = Path(begun.location, "db", "x", "snapshot")
+    kept = snapshots.rename(Path(begun.location, "_kept"))
+    snapshots.symlink_to("/etc")
+    client = again(begun)
+    assert client.tables() == ["db.x", "db.y", "first"]
+    assert client.namespaces() == ["db"]
+    client.rename_table("db.y", "z")
+    assert client.tables() == ["db.x", "first", "z"]
+    assert len(notes(begun)) == 1
+    for act in (lambda: client.table("db.x"), client.repair):
+        with pytest.raises(UnsafeStorage, match=r"db/x: path 'snapshot': a link leads out"):
+            act()
+    snapshots.unlink()
+    kept.rename(snapshots)
+    begun._names.enter()
+    assert notes(begun) == []
+    assert again(begun).tables() == ["db.x", "first", "z"]
 
 
 def test_a_rename_that_stops_halfway_leaves_no_namespace(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import fermion_table
-from fermion_table import Catalog, Table
+from fermion_table import Catalog, Table, TableNotFound
 from fermion_table.catalog.names import table_name
 from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
@@ -122,3 +124,38 @@ def test_what_people_have_to_decide_is_told(filled: Catalog) -> None:
     assert ids(filled.table("db.c")) == [1]
     filled.register_table("db.d", root / "db" / "c")
     assert filled.tables() == ["db.a", "db.c", "db.d"]
+
+
+def test_empty_directories_that_a_writer_leaves_of_a_purged_table_are_no_namespaces(
+    filled: Catalog,
+) -> None:
+    """What it has stored since the purge goes with its failure, directories stay."""
+    keyed = {"primary_key": "id", "properties": {"bucket": "1"}}
+    late = filled.create_table("late.t", SCHEMA, **keyed)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from rows(1).to_batches()
+        again(filled).drop_table("late.t", purge=True)
+
+    with pytest.raises(TableNotFound):
+        late.upsert(pa.RecordBatchReader.from_batches(SCHEMA, batches()))
+    left = Path(filled.location, "late", "t")
+    assert left.is_dir()
+    for dry_run in (True, False):
+        (done,) = again(filled).repair(dry_run=dry_run).actions
+        assert done == "late/t: removed, as only empty directories of a table are left"
+    assert not left.exists()
+    assert again(filled).repair().actions == ()
+    filled.drop_namespace("late")
+    assert again(filled).namespaces() == ["db"]
+
+
+def test_namespaces_with_names_of_a_tables_directories_stay(filled: Catalog) -> None:
+    filled.create_namespace("lake.data")
+    filled.create_table("other.data.t", SCHEMA)
+    before = again(filled).namespaces()
+    for dry_run in (True, False):
+        assert again(filled).repair(dry_run=dry_run).actions == ()
+    assert again(filled).namespaces() == before
+    assert Path(filled.location, "lake", "data").is_dir()
+    assert filled.table_exists("other.data.t")
