@@ -30,6 +30,7 @@ from fermion_table.errors import CorruptMetadata, TableError
 from fermion_table.expiry.drop import delete_own_files, remove_empty_folders
 from fermion_table.metadata.history import list_ids, table_exists
 from fermion_table.metadata.references import load_tag
+from fermion_table.table.table import Table
 
 
 def repair_catalog(
@@ -180,6 +181,12 @@ class _Repair:
         if uuid_of(self.warehouse.store(table.path)) != table.table_uuid:
             return  # it was dropped since it was found
         self.actions.append(f"{name}: listed, lies at {table.path}")
+        try:
+            Table.at(self.warehouse.store(table.path))
+        except CorruptMetadata as error:
+            self.problems.append(
+                f"{name}: {error}; if it was purged, drop it with purge=True again"
+            )
         rows[name.key] = changed[name.key] = row
 
     def _find_twins(self, rows: Iterable[CatalogRow]) -> None:

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 import fermion_table
-from fermion_table import Catalog, Table, TableNotFound
+from fermion_table import Catalog, CorruptMetadata, Table, TableExists, TableNotFound
 from fermion_table.catalog.names import table_name
+from fermion_table.storage.cache import shared_cache
+from fermion_table.storage.paths import snapshot_path
 from tests.kit.tables.warehouses import SCHEMA, again, ids, rows
 
 
@@ -159,3 +161,28 @@ def test_namespaces_with_names_of_a_tables_directories_stay(filled: Catalog) -> 
     assert again(filled).namespaces() == before
     assert Path(filled.location, "lake", "data").is_dir()
     assert filled.table_exists("other.data.t")
+
+
+def test_a_late_request_that_brings_back_the_first_snapshot_of_a_purged_table_is_told(
+    filled: Catalog,
+) -> None:
+    """The simulation of catalogs has found it, seed 638."""
+    first = Path(filled.create_table("late", rows(1)).location, snapshot_path(0))
+    stored = first.read_bytes()
+    filled.drop_table("late", purge=True)
+    first.parent.mkdir(parents=True)
+    first.write_bytes(stored)
+    shared_cache.clear()  # of this process, which has read the schema
+    client = again(filled)
+    with pytest.raises(TableExists):
+        client.create_table("late", SCHEMA)
+    with pytest.raises(CorruptMetadata, match="no such object"):
+        client.table("late")
+    for dry_run in (True, False):
+        (problem,) = client.repair(dry_run=dry_run).problems
+        assert problem.startswith("late: ")
+        assert problem.endswith("drop it with purge=True again")
+    client.drop_table("late", purge=True)
+    assert not first.exists()
+    assert client.repair().actions == ()
+    assert ids(client.create_table("late", rows(2))) == [2]

@@ -128,7 +128,10 @@ def test_groups_are_disjoint_and_each_is_worth_rewriting(sizes: list[tuple[int, 
 
 
 def test_an_entry_is_rewritten_logarithmically_often_and_manifests_stay_few() -> None:
-    """Flush after flush of as many entries as snapshots repeat, merged as planned; entries are counted as they move."""
+    """Flush after flush of as many entries as snapshots repeat, merged as planned.
+
+    Entries are counted as they move.
+    """
     references: list[ManifestReference] = []
     written = 0
     flushes = 4000

@@ -177,6 +177,8 @@ class _Simulation:
         self.created: dict[str, str] = {}
         """Of tables whose creation was acknowledged: the name by the identity."""
         self.purged: set[str] = set()
+        self.closed: set[str] = set()
+        """Names whose tables can't be opened."""
 
     def catalog(self) -> Catalog:
         """A new client."""
@@ -251,6 +253,9 @@ class _Simulation:
         for name, uuid in live.items():
             if repaired.get(name) != uuid:
                 raise Violation(f"the repair took {name} away, or exchanged it: {done}")
+        told = {each.partition(":")[0] for each in done.problems}
+        if not self.closed - {*listed} <= told:
+            raise Violation(f"{self.closed} can't be opened, which is not told: {done}")
         again = self.catalog().repair()
         if again.actions:
             raise Violation(f"a second repair did more: {again}")
@@ -291,6 +296,7 @@ class _Simulation:
             try:
                 catalog.table(name)
             except CorruptMetadata as error:
+                self.closed.add(name)
                 if uuid in self.created and uuid not in self.purged:
                     raise Violation(f"{name} was made, and can't be opened: {error}") from error
         return found
