@@ -14,13 +14,14 @@ import pyarrow.types as pat
 from fermion.arguments import first_repeated
 from fermion.engine import BatchCopier, is_in_memory, record_batch_reader, strip_wrappers
 from fermion.errors import InvalidArgumentError, column_not_found
-from fermion.predicate import Column, Expression, comparable
+from fermion.predicate import Column, Expression
 from fermion_table.argument_checks import check_columns, check_text
 from fermion_table.errors import SchemaMismatch
 from fermion_table.operations.assignments import whole_table
 from fermion_table.planning.filters import conjunction
 from fermion_table.planning.min_max import MinMax
 from fermion_table.schema.conversion import convert, plan_column
+from fermion_table.schema.matching import matching
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.widening import is_text
 
@@ -94,7 +95,7 @@ class SourceKeys:
         return len(self._pairs[-1]) if self._pairs else len(self._values[0])
 
     def _add_column(self, column: pa.Array) -> np.ndarray:
-        self._values.append(pc.unique(_alike(column).drop_null()))
+        self._values.append(pc.unique(matching(column).drop_null()))
         return _codes(self._values[-1], column)
 
 
@@ -133,17 +134,8 @@ def _values_filter(column: Column, values: pa.Array, dtype: pa.DataType) -> Expr
 
 def _codes(values: pa.Array, column: pa.Array) -> np.ndarray:
     """Where each value stands among some: ``int64``; -1 for null and what is not among them."""
-    found = pc.fill_null(pc.index_in(_alike(column), value_set=values), -1)
+    found = pc.fill_null(pc.index_in(matching(column), value_set=values), -1)
     return found.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _alike(column: pa.Array) -> pa.Array:
-    """Values of which those that match are the same bytes."""
-    plain = comparable(column)
-    if not pat.is_floating(plain.type):
-        return plain
-    zero, nan = pa.scalar(0.0, plain.type), pa.scalar(float("nan"), plain.type)
-    return pc.if_else(pc.is_nan(plain), nan, pc.add(plain, zero))  # -0.0 + 0.0 is 0.0
 
 
 def _paired(codes: np.ndarray, others: np.ndarray, count: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.errors import InvalidArgumentError
+from fermion_table.schema.matching import matching
 
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -67,7 +68,7 @@ def _codes(columns: Sequence[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     codes = np.zeros(len(columns[0]), np.int64)
     is_known = np.ones(len(columns[0]), np.bool_)
     for column in columns:
-        encoded = column.dictionary_encode()
+        encoded = matching(column).dictionary_encode()
         of_column = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         is_known &= ~encoded.indices.is_null().to_numpy(zero_copy_only=False)
         codes = np.unique(codes * max(len(encoded.dictionary), 1) + of_column, return_inverse=True)[

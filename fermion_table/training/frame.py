@@ -18,7 +18,13 @@ import pyarrow.types as pat
 import fermion
 from fermion.arguments import names_like, text
 from fermion.display import facts_repr, names_text, short_repr
-from fermion.engine import FileBlocks, TrainingOptions, TrainingReader, take_table_rows
+from fermion.engine import (
+    FileBlocks,
+    TrainingOptions,
+    TrainingReader,
+    strip_wrappers,
+    take_table_rows,
+)
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError
 from fermion.exports import dataclass
 from fermion.forks import process
@@ -331,6 +337,11 @@ def _side(
             raise InvalidArgumentError(
                 f"{where}: {key!r} is {scan.schema.field(key).type}, but {labels.field(key).type} "
                 "in the labels"
+            )
+        if pat.is_nested(strip_wrappers(labels.field(key).type)):
+            raise InvalidArgumentError(
+                f"{where}: {key!r} is {labels.field(key).type}; keys are numbers, texts, bytes, "
+                "booleans, dates or times"
             )
     features = _features(scan.schema, source, where)
     within = None if source.within is None else age_of(source.within, "within")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from fermion.engine import take_batch_rows
+from fermion_table.schema.matching import matching
 from fermion_table.schema.transforms import bucket
 
 PARTITION_BYTES = 128 * 1024**2
@@ -87,6 +88,11 @@ def _numbers(batch: pa.RecordBatch, keys: Sequence[str], count: int) -> np.ndarr
     """The partition of each row; rows with nulls in keys, which match nothing, go anywhere."""
     numbers = np.zeros(batch.num_rows, np.int64)
     for key in keys:
-        buckets = bucket(count, key).values(batch.column(key)).fill_null(0)
+        column = matching(batch.column(key))
+        if pat.is_boolean(column.type):
+            column = column.cast(pa.uint8())
+        elif pat.is_floating(column.type):
+            column = column.cast(pa.float64()).view(pa.int64())
+        buckets = bucket(count, key).values(column).fill_null(0)
         numbers = (numbers * 31 + buckets.to_numpy(zero_copy_only=False)) % count
     return numbers

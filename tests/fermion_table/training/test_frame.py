@@ -127,6 +127,37 @@ def test_times_of_every_kind(tmp_path, times, earlier):
     assert frame.to_arrow()["x"].to_pylist() == [1, 2, 1]
 
 
+@pytest.mark.parametrize("size", [partitions.PARTITION_BYTES, 50], ids=["at once", "shared out"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([-0.0, float("nan"), 1.5]),
+        pa.array([-0.0, float("nan"), 1.5], pa.float32()),
+        pa.array([-0.0, float("nan"), 1.5], pa.float16()),
+        pa.array([True, False, None]),
+        pa.array(["a", "b", "a"]).dictionary_encode(),
+    ],
+    ids=lambda keys: str(keys.type),
+)
+def test_bug_keys_that_are_equal_did_not_match(tmp_path, monkeypatch, keys, size):
+    monkeypatch.setattr(partitions, "PARTITION_BYTES", size)
+    source = Table.create(tmp_path / "source", {"key": keys, "at": at(0, 1, 2), "f": [1, 2, 3]})
+    equal = keys if not pa.types.is_floating(keys.type) else pa.array([0.0, *keys[1:].to_pylist()])
+    rows = {"key": equal.cast(keys.type), "at": at(5, 5, 5), "label": [1, 2, 3]}
+    labels = Table.create(tmp_path / "labels", rows)
+    frame = training_frame(labels, [FeatureSource(source, keys=["key"], time="at")])
+    found = frame.to_arrow().sort_by("label")["f"].to_pylist()
+    wanted = {"bool": [1, 2, None], "dictionary": [3, 2, 3]}.get(str(keys.type).partition("<")[0])
+    assert found == (wanted or [1, 2, 3])
+
+
+def test_keys_of_nested_types_are_refused(tmp_path):
+    rows = {"key": [{"a": 1}], "at": at(0), "f": [1]}
+    table = Table.create(tmp_path / "source", rows)
+    with pytest.raises(InvalidArgumentError, match=r"'key' is struct.*; keys are numbers"):
+        training_frame(table, [FeatureSource(table, keys=["key"], time="at")])
+
+
 def test_a_frame_is_written_and_trained_from(tmp_path, users, labels):
     frame = training_frame(labels, [FeatureSource(users, ["user"], "updated_at", ["f_1"])])
     table = frame.write_table(tmp_path / "frame")
