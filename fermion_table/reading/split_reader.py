@@ -314,10 +314,29 @@ class SplitReader:
             wanted = live if wanted is None else wanted & live
         return wanted
 
+    def found(self, split: Split) -> RowRanges | None:
+        """The rows of a local file that its indexes name; None where they can't tell.
+
+        Raises
+        ------
+        VersionNotFound
+            The file is gone, as the snapshot has expired.
+        """
+        if not isinstance(split, FileSplit) or "://" in split.location:
+            return None
+        with self.guard():
+            found = self._by_index(split)
+            wanted = None if found is None else self.rows(split)
+        return found if found is None or wanted is None else wanted & found
+
     def _indexed(self, split: FileSplit, wanted: RowRanges | None) -> RowRanges | None:
         """Those of some rows (None: all) outside of which the filter selects none."""
+        found = self._by_index(split)
+        return wanted if found is None else found if wanted is None else wanted & found
+
+    def _by_index(self, split: FileSplit) -> RowRanges | None:
         if not split.indexes or self.request.filter is None:
-            return wanted
+            return None
 
         @contextmanager
         def opened(index: FileSplit) -> Iterator[fermion.FermionFile]:
@@ -325,8 +344,7 @@ class SplitReader:
                 yield file
                 self.io.add(file)
 
-        found = index_files.rows_by_index(self.request, split, opened)
-        return wanted if found is None else found if wanted is None else wanted & found
+        return index_files.rows_by_index(self.request, split, opened)
 
     def batches(
         self, split: FileSplit, *, rows: RowRanges | None = None

@@ -25,6 +25,7 @@ from fermion_table.commit import commit as committing
 from fermion_table.metadata.manifest import index_paths_of
 from fermion_table.metadata.manifest_store import live_entries
 from fermion_table.reading import index_files
+from fermion_table.scanning import scan as scan_module
 from fermion_table.storage.cache import shared_cache
 from fermion_table.storage.local import LocalStore
 from fermion_table.storage.paths import index_path, is_made_by_writers
@@ -225,6 +226,26 @@ def test_a_filter_reads_the_rows_that_an_index_names(tmp_path: Path, kind: Any) 
     scan = table.scan(filter="t = 'https://example.org/7'")
     assert scan.count() == 1
     assert scan.io_stats["files"] == 3
+
+
+def test_rows_that_indexes_name_are_read_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> Any:
+        raise AssertionError("threads were started")
+
+    monkeypatch.setattr(scan_module, "SMALL_FILE_BYTES", 0)
+    monkeypatch.setattr(scan_module, "read_ahead", refuse)
+    table = Table.create(tmp_path / "t", SCHEMA, properties=SMALL, durability="fast")
+    for part in (["a", "b"], ["b", "c"], ["d", "b"]):
+        table.append({"k": [1, 2], "t": part, "s": [None] * 2})
+    table.indexes.create("t")
+    table.delete("t = 'b' AND k = 1")
+    for value, keys in {"a": [1], "b": [2, 2], "c": [2], "d": [1], "e": []}.items():
+        found = table.scan(filter=f"t = '{value}'", threads=2).to_arrow()
+        assert found["k"].to_pylist() == keys
+    with pytest.raises(AssertionError, match="threads were started"):
+        table.scan(filter="k = 1", threads=2).to_arrow()
 
 
 def test_expiry_and_orphan_removal_delete_index_files_that_nothing_names(tmp_path: Path) -> None:
