@@ -98,7 +98,7 @@ class StripeBounds:
             return PrunedRows(RowRanges.all(rows), RowRanges.all(rows))
         if not self._index.options.use_statistics:
             return PrunedRows(RowRanges.all(rows), RowRanges.empty())
-        if not self._stripes_that_may_match(filter)[stripe]:
+        if not self.stripes_that_may_match(filter)[stripe]:
             return PrunedRows(RowRanges.empty(), RowRanges.empty())
         by_name = {column.field.name: column for column in filter.columns}
 
@@ -108,7 +108,7 @@ class StripeBounds:
 
         return PrunedRows(*ranges_that_match(filter.expression, lookup, rows))
 
-    def _stripes_that_may_match(self, filter: BoundFilter) -> np.ndarray:
+    def stripes_that_may_match(self, filter: BoundFilter) -> np.ndarray:
         """Which stripes may have rows that a filter selects, by those of chunks alone: ``bool``.
 
         The pages of the others need not be looked at.
@@ -120,7 +120,8 @@ class StripeBounds:
 
     def _stripes_asked(self, filter: BoundFilter) -> np.ndarray:
         stripe_rows = self._index.stripe_rows.tolist()
-        if filter.expression is None or len(stripe_rows) < 2:
+        decides = len(stripe_rows) > 1 and self._index.options.use_statistics
+        if filter.expression is None or not decides:
             return np.ones(len(stripe_rows), bool)
         by_name = {column.field.name: column for column in filter.columns}
         boundaries = np.cumsum([0, *stripe_rows])

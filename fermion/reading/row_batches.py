@@ -120,7 +120,9 @@ class RowBatches:
             def choose(reader: StripeReader, stripe: int, rows: RowRanges | None) -> Chosen:
                 return StripeFilter(reader, stripe, query.filter, columns).choose(rows)
 
-            batches = self._side_by_side(choose, list(pieces))
+            may_match = self._stripes.bounds.stripes_that_may_match(query.filter)
+            left = [piece for piece in pieces if may_match[piece[0]]]
+            batches = self._side_by_side(choose, left)
             yield from (batch for batch in batches if batch is not None)
             return
         if self._index.is_local:

@@ -14,11 +14,12 @@ import fermion
 from fermion import col
 from fermion.columns import slots
 from fermion.columns.ranges import RowRanges
+from fermion.forks import ThreadPool
 from fermion.metadata import cmb
 from fermion.reading import column, many_pages, row_batches
 from fermion.reading.bounds import StripeBounds
 from fermion.reading.many_pages import WholeRead
-from fermion.reading.row_batches import WINDOW_ROWS
+from fermion.reading.row_batches import STRIPE_ROWS_MIN, STRIPES_MIN, WINDOW_ROWS
 
 ROWS = 5 * WINDOW_ROWS + 17
 SMALL_ROWS, SMALL_WINDOW = 800, 64
@@ -352,3 +353,26 @@ def test_windows_of_values_of_one_size_are_planned_without_the_metadata_of_colum
     with fermion.open(tmp_path / "a.fermion") as file:
         assert pa.Table.from_batches(file.iter_batches(batch_size=256)).equals(table)
     assert not made
+
+
+def test_stripes_that_statistics_rule_out_start_no_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task for each of them loaded `concurrent.futures` and logging for the first read."""
+    rows, stripes, tasks = STRIPE_ROWS_MIN, STRIPES_MIN + 1, 0
+    submit = ThreadPool.submit
+
+    def counting(*arguments: Any, **options: Any) -> Any:
+        nonlocal tasks
+        tasks += 1
+        return submit(*arguments, **options)
+
+    monkeypatch.setattr(ThreadPool, "submit", counting)
+    options = fermion.WriteOptions(stripe_rows=rows)
+    path = tmp_path / "a.fermion"
+    fermion.write_table(random_table(rows * stripes), path, options=options)
+    with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
+        assert file.read(["v"], filter=f"n < {rows}").num_rows == rows
+        assert tasks == 0
+        assert file.read(["v"], filter="n % 1000 = 0").num_rows == -(-rows * stripes // 1000)
+        assert tasks == stripes
