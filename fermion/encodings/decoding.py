@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from fermion import kernels
 from fermion.columns.types import BinaryValues, Bits, PhysicalKind, PhysicalType, Values, empty
-from fermion.encodings.dictionary import Dictionary
 from fermion.encodings.encoding import (
     NODE_HEADER_SIZE,
     BinaryPlan,
@@ -26,6 +26,9 @@ from fermion.forks import ThreadPool
 from fermion.io.checksum import PageChecks
 from fermion.io.compression import decompress_padded
 from fermion.layout import EncodingId
+
+if TYPE_CHECKING:
+    from fermion.encodings.dictionary import Dictionary
 
 TREES_PER_TASK = 8
 
@@ -229,8 +232,7 @@ def decode_tree_codes(
             continue
         context = tree.context(dictionary)
         try:
-            encoding = context.encoding(tree.root)
-            assert isinstance(encoding, Dictionary)
+            encoding = cast("Dictionary", context.encoding(tree.root))
             values = encoding.dictionary(tree.root, dtype, context)
             found = encoding.codes(tree.root, tree.slots, tree.wanted, context)
             if int(found.max()) >= len(values):

@@ -8,45 +8,67 @@ named. A released encoding also needs its place in the specification and, in `fe
 
 from __future__ import annotations
 
-from fermion.encodings.alp import DecimalFloats
-from fermion.encodings.bitmap import Bitmap
-from fermion.encodings.byte_stream_split import ByteStreamSplit
-from fermion.encodings.compressed import Lz4Node, ZstdNode
-from fermion.encodings.constant import Constant
-from fermion.encodings.delta import Delta
-from fermion.encodings.dictionary import Dictionary, DictionaryLocal, GlobalDictionary
-from fermion.encodings.encoding import Encoding
-from fermion.encodings.for_bitpack import ForBitpack
-from fermion.encodings.fsst import Fsst
-from fermion.encodings.narrow import Narrow
-from fermion.encodings.pcodec import PcodecBlocks
-from fermion.encodings.plain import Plain
-from fermion.encodings.rle import RunLength
-from fermion.encodings.split_lengths import SplitLengths
-from fermion.errors import InvalidArgumentError
+import importlib
+from collections.abc import Iterator, MutableMapping
 
-ENCODINGS: dict[int, Encoding] = {
-    encoding.id: encoding
-    for encoding in (
-        Plain(),
-        Constant(),
-        Bitmap(),
-        Dictionary(),
-        ForBitpack(),
-        PcodecBlocks(),
-        SplitLengths(),
-        ZstdNode(),
-        Narrow(),
-        DictionaryLocal(),
-        Delta(),
-        DecimalFloats(),
-        RunLength(),
-        ByteStreamSplit(),
-        Fsst(),
-        Lz4Node(),
-        GlobalDictionary(),
-    )
-}
+from fermion.encodings.encoding import Encoding
+from fermion.errors import InvalidArgumentError
+from fermion.layout import EncodingId
+
+
+class _Encodings(MutableMapping[int, Encoding]):
+    """Encodings by id; each is loaded when it is first asked for.
+
+    Most reads need none or few of them, as the kernels know those of most pages.
+
+    classes: Module and name of each class.
+    """
+
+    def __init__(self, classes: dict[int, str]) -> None:
+        self._entries: dict[int, str | Encoding] = {**classes}
+
+    def __getitem__(self, number: int) -> Encoding:
+        entry = self._entries[number]
+        if isinstance(entry, str):
+            module, name = entry.split(".")
+            entry = getattr(importlib.import_module(f"fermion.encodings.{module}"), name)()
+            self._entries[number] = entry
+        return entry
+
+    def __setitem__(self, number: int, encoding: Encoding) -> None:
+        self._entries[number] = encoding
+
+    def __delitem__(self, number: int) -> None:
+        del self._entries[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+ENCODINGS = _Encodings(
+    {
+        EncodingId.PLAIN: "plain.Plain",
+        EncodingId.CONSTANT: "constant.Constant",
+        EncodingId.BITMAP: "bitmap.Bitmap",
+        EncodingId.DICTIONARY: "dictionary.Dictionary",
+        EncodingId.FOR_BITPACK: "for_bitpack.ForBitpack",
+        EncodingId.PCODEC: "pcodec.PcodecBlocks",
+        EncodingId.SPLIT_LENGTHS: "split_lengths.SplitLengths",
+        EncodingId.ZSTD: "compressed.ZstdNode",
+        EncodingId.NARROW: "narrow.Narrow",
+        EncodingId.DICTIONARY_LOCAL: "dictionary.DictionaryLocal",
+        EncodingId.DELTA: "delta.Delta",
+        EncodingId.ALP: "alp.DecimalFloats",
+        EncodingId.RLE: "rle.RunLength",
+        EncodingId.BYTE_STREAM_SPLIT: "byte_stream_split.ByteStreamSplit",
+        EncodingId.FSST: "fsst.Fsst",
+        EncodingId.LZ4: "compressed.Lz4Node",
+        EncodingId.GLOBAL_DICTIONARY: "dictionary.GlobalDictionary",
+    }
+)
 """In the order in which estimates that are equal win."""
 
 

@@ -36,7 +36,6 @@ from fermion.columns.types import (
     concatenate,
     slice_values,
 )
-from fermion.encodings.dictionary import build_dictionary
 from fermion.errors import ChecksumError, InvalidFileError
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.io.checksum import UNCHECKED, crc32c
@@ -48,9 +47,11 @@ from fermion.pages.pages import PageSlice, decode_dictionary, encode_chunk
 
 if TYPE_CHECKING:
     from fermion.columns import shred
+    from fermion.encodings import dictionary as dictionaries
     from fermion.encodings.choice.shared_dictionary import GrowingDictionary
 else:  # readers need it not
     shred = LoadedWhenAskedFor("fermion.columns.shred")
+    dictionaries = LoadedWhenAskedFor("fermion.encodings.dictionary")
 
 _RECORD = struct.Struct("<QIII")
 
@@ -177,7 +178,7 @@ class GlobalDictionaries:
             raise InvalidFileError(
                 f"{found}: expected counts that grow to its {len(entries)} entries, found {counts}"
             )
-        built = build_dictionary(entries, len(entries))
+        built = dictionaries.build_dictionary(entries, len(entries))
         if built is not None and len(built[1]) != len(entries):
             raise InvalidFileError(f"{found}: expected every entry once")
 
@@ -206,7 +207,7 @@ class GlobalDictionaries:
             node = replace(leaf, type=leaf.storage)
             values = shred.shred(pa.chunked_array([array.dictionary]), node).data[leaf.stream]
             entries = self._entries[_key(record, leaf.physical)]
-            built = build_dictionary(
+            built = dictionaries.build_dictionary(
                 concatenate([entries, values], leaf.physical), len(entries) + len(values)
             )
             assert built is not None

@@ -47,7 +47,6 @@ from fermion.reading.projection import (
 from fermion.reading.projection import result_schema as schema_of
 from fermion.reading.row_batches import RowBatches, Rows
 from fermion.reading.stripe import Query, StripeFilter, StripeReader
-from fermion.typing import FilterLike
 
 if TYPE_CHECKING:
     from fermion.blobs import values as blob_values
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from fermion.reading.column_metadata import ColumnMetadata
     from fermion.reading.verify import VerifyReport
     from fermion.training.reader import TrainingReader
+    from fermion.typing import FilterLike
 else:  # seldom asked for
     blob_values = LoadedWhenAskedFor("fermion.blobs.values")
     column_metadata = LoadedWhenAskedFor("fermion.reading.column_metadata")

@@ -38,7 +38,6 @@ from fermion.metadata.footer import (
 )
 from fermion.metadata.map_keys import MapKeys, VariantPaths, parse_map_keys
 from fermion.metadata.schema_area import FIELD_ID_KEY, SchemaArea
-from fermion.metadata.sort_order import parse_sort_order
 from fermion.options import ReadOptions, SortKey
 from fermion.pages.batches import stream_types
 
@@ -48,7 +47,9 @@ if TYPE_CHECKING:
     import msgspec
 
     from fermion.columns import ordered_dictionaries as orders
+    from fermion.metadata import sort_order
 else:
+    sort_order = LoadedWhenAskedFor("fermion.metadata.sort_order")
     orders = LoadedWhenAskedFor("fermion.columns.ordered_dictionaries")
     msgspec = LoadedWhenAskedFor("msgspec")
     hashlib = LoadedWhenAskedFor("hashlib")
@@ -203,7 +204,7 @@ class FileIndex:
         if data is None or not self.footer.is_sorted:
             return []
         columns = self.footer.num_columns
-        return parse_sort_order(data, self.all_names.__getitem__, columns, self.where)
+        return sort_order.parse_sort_order(data, self.all_names.__getitem__, columns, self.where)
 
     @cached_property
     def ordered_dictionaries(self) -> orders.OrderedDictionaries:

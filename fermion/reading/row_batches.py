@@ -22,8 +22,8 @@ from fermion.arguments import integer
 from fermion.columns.ranges import RowRanges, join_near
 from fermion.columns.rows import Matches
 from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
 from fermion.forks import ThreadPool, cached_property
-from fermion.io.read_ahead import read_ahead
 from fermion.reading.chunk_pages import FetchedPages
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import Projected
@@ -38,6 +38,10 @@ from fermion.reading.stripe import (
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from fermion.io import read_ahead as ahead
+else:  # for files that are not local
+    ahead = LoadedWhenAskedFor("fermion.io.read_ahead")
 
 WINDOW_ROWS = 131_072
 HELD_BYTES, HELD_BATCHES = 32 * 1024 * 1024, 4
@@ -130,7 +134,7 @@ class RowBatches:
                 yield self._stripes.selected(columns, stripe, rows)
             return
         tasks = [partial(self._stripes.selected, columns, *piece) for piece in pieces]
-        yield from read_ahead(tasks, STRIPES_AT_ONCE)
+        yield from ahead.read_ahead(tasks, STRIPES_AT_ONCE)
 
     def numbered(self, columns: Sequence[Projected], rows: np.ndarray) -> Iterator[pa.RecordBatch]:
         """Some columns of rows by number, ``int64``, ascending: a batch for each stripe."""

@@ -24,7 +24,6 @@ from fermion.options import TRAINING_LANES, TRAINING_WINDOW_ROWS, BlobForm
 from fermion.predicate import RowRanges, column_of
 from fermion.progress import ShowsProgress, showing, watched
 from fermion.redaction import redacted
-from fermion.typing import FilterLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.metadata.history import KeptVersions, expiry_guard, until_expiry
 from fermion_table.metadata.manifest import Entry, Layout, check_layouts
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     import polars
 
     from fermion.engine import Last, OnDamage, Shuffle, TrainingReader, VariantValue
+    from fermion.typing import FilterLike
     from fermion_table.merging import fold, primary_key
     from fermion_table.merging.primary_key import PrimaryKey
     from fermion_table.planning import tree_plan

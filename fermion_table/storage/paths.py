@@ -72,7 +72,7 @@ _UNIQUE = "[0-9a-f]{32}"
 _PREFIX = "(?:changelog-|columns-|index-)?"
 _ANY_TEMPORARY = rf"\.[^/]+\.{_UNIQUE}\.tmp"
 _PARTITIONS = r"(?:(?:[A-Za-z0-9_.%-]*=[A-Za-z0-9_.%-]*|bucket-[0-9]+)/)*"
-_WRITERS_OBJECT = re.compile(
+_WRITERS_OBJECT = (
     rf"data/{_PARTITIONS}(?:{_PREFIX}{_UNIQUE}\.fermion"
     rf"|\.{_PREFIX}{_UNIQUE}\.fermion\.{_UNIQUE}\.tmp)"
     rf"|data/(?:{_UNIQUE}\.blob|\.{_UNIQUE}\.blob\.{_UNIQUE}\.tmp)"
@@ -85,9 +85,10 @@ _WRITERS_OBJECT = re.compile(
     rf"|branch/[^/]+/(?:(?:snapshot|expired)/)?{_ANY_TEMPORARY}"
     rf"|consumers/[^/]+/{_ANY_TEMPORARY}"
 )
-"""Every object under a unique name, and every temporary file, that this module's names allow."""
+"""Every object under a unique name, and every temporary file, that this module's names allow; no
+read asks for it, so that it is text, compiled at its first use, as the next two."""
 _HISTORY = r"(?:branch/[^/]+/)?"
-_REFERENCE_OBJECT = re.compile(
+_REFERENCE_OBJECT = (
     rf"{_HISTORY}snapshot/(?:\d{{{SNAPSHOT_ID_DIGITS}}}\.json|LATEST|EARLIEST)"
     rf"|{_HISTORY}expired/{_EXPIRED_MARK.pattern}"
     rf"|branch/[^/]+/branch\.json"
@@ -98,7 +99,7 @@ _REFERENCE_OBJECT = re.compile(
 )
 """What refers to the others: slots (damaged ones too), hints, marks, branches, tags; and keys of a
 storage's probe."""
-_FOLDER = re.compile(
+_FOLDER = (
     rf"{_HISTORY}(?:snapshot|expired)/|branch/(?:[^/]+/)?|(?:tags|pending|schema|manifest|deletion)/"
     rf"|consumers/(?:[^/]+/)?|data/{_PARTITIONS}|{DAMAGED_DIRECTORY}/|probe-{_UNIQUE}/"
 )
@@ -319,17 +320,17 @@ def is_made_by_writers(path: str) -> bool:
     Only such objects can be orphans. Anything else in a table's directory is its owner's: a
     ``data/notes.csv``, or a directory that is no partition.
     """
-    return _WRITERS_OBJECT.fullmatch(path) is not None
+    return re.fullmatch(_WRITERS_OBJECT, path) is not None
 
 
 def is_own_file(path: str) -> bool:
     """Whether a path has the form of a file that tables make; any other file is somebody else's."""
-    return is_made_by_writers(path) or _REFERENCE_OBJECT.fullmatch(path) is not None
+    return is_made_by_writers(path) or re.fullmatch(_REFERENCE_OBJECT, path) is not None
 
 
 def is_own_folder(path: str) -> bool:
     """Whether a path has the form of a directory that tables make within theirs."""
-    return _FOLDER.fullmatch(f"{path}/") is not None
+    return re.fullmatch(_FOLDER, f"{path}/") is not None
 
 
 def temporary_name(file_name: str, unique: str) -> str:

@@ -13,7 +13,6 @@ from fermion.arguments import integer, integers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor
 from fermion.options import BlobForm
-from fermion.typing import FilterLike, KeysLike
 from fermion_table.argument_checks import check_columns
 from fermion_table.metadata import history as stored_history
 from fermion_table.metadata.history import SchemaVersions
@@ -34,6 +33,7 @@ from fermion_table.table.state import HasState, TableState
 
 if TYPE_CHECKING:
     from fermion.engine import VariantValue, WebPage
+    from fermion.typing import FilterLike, KeysLike
     from fermion_table.change_feed import change_plan, changes
     from fermion_table.inspection import history_log
     from fermion_table.merging import key_values

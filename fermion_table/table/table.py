@@ -14,7 +14,6 @@ from fermion.display import html_facts, location_text
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor, MethodsWhenAskedFor
 from fermion.progress import ShowsProgress, showing
-from fermion.typing import ArrowSchema, TableLike
 from fermion_table.argument_checks import check_optional_text
 from fermion_table.errors import CorruptMetadata, TableExists
 from fermion_table.metadata.history import latest, table_exists
@@ -34,6 +33,7 @@ from fermion_table.storage.store import (
 from fermion_table.table.state import TableState
 
 if TYPE_CHECKING:
+    from fermion.typing import ArrowSchema, TableLike
     from fermion_table.commit import clone, replacement, request
     from fermion_table.inspection import refs, tables
     from fermion_table.mirrors.registry import Mirrors
