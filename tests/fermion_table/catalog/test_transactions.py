@@ -607,6 +607,34 @@ def test_a_table_is_opened_at_the_same_cost_however_many_were_opened_before(
     assert len(set(costs[13:])) == 1
 
 
+@pytest.mark.long
+def test_a_thousand_tables_change_in_one_transaction(tmp_path: Path) -> None:
+    """The storage is called as often for each of them as for a few, and a view shows them all."""
+
+    def client() -> Catalog:
+        return Catalog.open(tmp_path / "warehouse", durability="fast")
+
+    catalog = client()
+    names = [f"t{number}" for number in range(1_000)]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    catalog._names.enter()
+
+    def calls(chosen: list[str]) -> int:
+        shared_cache.clear()
+        with counted() as counts, client().transaction() as tx:
+            for name in chosen:
+                tx.table(name).append(rows(1))
+        return sum(counts.values())
+
+    few = calls(names[:10])
+    assert calls(names[10:]) <= 99 * few
+    view = client().read_at()
+    decided = {view.table(name).snapshot.transaction.id: name for name in names}
+    assert len(decided) == 2
+    assert all(ids(view.table(name)) == [1] for name in decided.values())
+
+
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_process_that_is_killed_at_any_step_leaves_all_or_nothing(
     two: Catalog, is_after: bool
