@@ -10,7 +10,7 @@ import pickle
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,6 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.counting_store import CountingStore
+from fermion_table.metadata.history import latest
+from fermion_table.storage.paths import DATA_DIRECTORY, data_path
+from fermion_table.storage.store import StoredObject
 
 PER_MANIFEST = 32_768
 """Entries of each; each is a day."""
@@ -29,11 +32,10 @@ FILE_ROWS = 10
 SEED = 20_261_128
 
 
-def names(unique: bytes) -> pa.Array:
-    """Paths of data files with 16 random bytes each."""
-    from fermion_table.storage.paths import data_path
-
-    count = len(unique) // 16
+def names(day: int) -> pa.Array:
+    """Paths of the data files of a day, with 16 random bytes each."""
+    count = PER_MANIFEST
+    unique = np.random.default_rng((SEED, day, 1)).bytes(16 * count)
     made = np.frombuffer((data_path("0" * 32) * count).encode(), np.uint8).reshape(count, -1).copy()
     start = data_path("0" * 32).index("0")
     made[:, start : start + 32] = np.frombuffer(unique.hex().encode(), np.uint8).reshape(count, 32)
@@ -52,7 +54,7 @@ def manifest_table(day: int, ids: list[int], flags: list[int]) -> pa.Table:
 
     sizes = random.integers(FILE_BYTES * 9 // 10, FILE_BYTES, count)
     columns = {
-        "path": names(random.bytes(16 * count)),
+        "path": names(day),
         "source": pa.array(["append"] * count),
         "partition": pa.array([f"[{day}]"] * count),
         "size": numbers(sizes),
@@ -193,9 +195,26 @@ def expire(store: CountingStore) -> str:
     return f"{result.objects} objects"
 
 
+class ListingStore(CountingStore):
+    """A store that lists up to 2,000,000 data files, which the manifests name, and two others."""
+
+    def list(self, directory: str = "") -> Iterator[StoredObject]:
+        """Every file below a directory."""
+        if directory != DATA_DIRECTORY:
+            yield from super().list(directory)
+            return
+        days = min(2_000_000, latest(self).totals.files) // PER_MANIFEST
+        for day in range(1, days + 1):
+            for path in names(day).to_pylist():
+                yield StoredObject(path, FILE_BYTES, 0)
+        for number in range(2):
+            yield StoredObject(data_path(f"{number:032x}"), FILE_BYTES, 0)
+
+
 def orphans(store: CountingStore) -> str:
     """Look for orphan files."""
-    result = store.open().remove_orphan_files(dry_run=True)
+    listing = ListingStore(store)
+    result = listing.open().remove_orphan_files(dry_run=True)
     return f"{len(result.paths)} paths"
 
 

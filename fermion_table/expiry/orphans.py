@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +39,9 @@ from fermion_table.storage.paths import (
 )
 from fermion_table.storage.store import AtomicStore, StoredObject, UnfinishedUpload
 
+HELD_MAX = 500_000
+"""Files of a listing that are compared with the live ones at once. More of them are compared part
+by part, and all manifests are read for each part."""
 BATCH = 32_768
 """Files of a listing that are objects at once: a million would take 220 MB."""
 _log = logger(__name__)
@@ -94,19 +98,23 @@ def remove_orphan_files(
         for item in store.list(directory)
         if directory not in temporary or is_temporary(item.path)
     )
-    # What may go by its name and age alone: of the others nothing is held in memory.
-    old = _held(listing, limit)
     if not dry_run:
         for name in (MAIN, *(left.name for left in list_branches(store))):
             pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
-    # The listing first: whatever a commit publishes after it is live, or too young to be in it.
-    in_use = [_in_use(chunk.to_pylist()) for chunk in old["path"].chunks]
-    asked = old["path"]
-    live, retries = despite_expiry(store, lambda: live_objects(store, now=moment, asked=asked))
-    old = old.filter(live.lacks(old["path"], set().union(*in_use)))
-    del live  # as large as the listing
-    going = old["path"].to_pylist()
+    going: list[str] = []
+    size = retries = 0
+    # What may go by its name and age alone: of the others nothing is held in memory.
+    for old in _held(listing, limit):
+        # The listing first: whatever a commit publishes after it is live, or too young to be in it.
+        in_use = [_in_use(chunk.to_pylist()) for chunk in old["path"].chunks]
+        find = partial(live_objects, store, now=moment, asked=old["path"])
+        live, tried = despite_expiry(store, find)
+        orphans = old.filter(live.lacks(old["path"], set().union(*in_use)))
+        going += orphans["path"].to_pylist()
+        size += pc.sum(orphans["size"]).as_py() or 0
+        retries += tried
+        del old, find, live, orphans  # as large as the listing
     uploads = _left_uploads(store, limit)
     if not dry_run:
         for path in going:
@@ -118,7 +126,7 @@ def remove_orphan_files(
     return MaintenanceResult(
         files=sum(is_data(path) for path in paths),
         objects=sum(not is_data(path) for path in paths),
-        bytes=pc.sum(old["size"]).as_py() or 0,
+        bytes=size,
         paths=tuple(paths),
         dry_run=dry_run,
         retries=retries,
@@ -126,13 +134,17 @@ def remove_orphan_files(
     )
 
 
-def _held(listing: Iterable[StoredObject], limit_ms: int) -> pa.Table:
-    """What may go of a listing, as `PATHS`."""
-    remaining, tables = iter(listing), [PATHS.empty_table()]
+def _held(listing: Iterable[StoredObject], limit_ms: int) -> Iterator[pa.Table]:
+    """What may go of a listing, as `PATHS`: one table, or several where there is much."""
+    remaining, tables, held = iter(listing), [PATHS.empty_table()], 0
     while some := list(itertools.islice(remaining, BATCH)):
+        if held >= HELD_MAX:
+            yield pa.concat_tables(tables)
+            tables, held = [], 0
         old = plan_orphans(some, live=(), older_than_ms=limit_ms)
         tables.append(path_table((item.path, item.size) for item in old))
-    return pa.concat_tables(tables)
+        held += len(old)
+    yield pa.concat_tables(tables)
 
 
 def _in_use(paths: Collection[str]) -> set[str]:

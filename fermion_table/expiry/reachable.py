@@ -36,9 +36,6 @@ from fermion_table.metadata.snapshot import Snapshot, check_writable
 from fermion_table.storage.paths import MAIN, branch_path, snapshot_path, tag_path
 from fermion_table.storage.store import AtomicStore
 
-ASKED_MAX = 20_000
-"""Looking up so many paths in every manifest costs about as much as reading it."""
-
 
 @dataclass(slots=True)
 class LiveObjects:
@@ -46,31 +43,34 @@ class LiveObjects:
 
     What manifests list is held as columns: that may be millions of files.
 
-    asked: The paths that anybody will ask about; of what manifests list nothing else is held. None:
-        any path.
+    asked: The paths that anybody will ask about; of what manifests list hardly more than so many
+        are held. None: any path.
     """
 
     asked: pa.ChunkedArray | None = None
     _paths: set[str] = field(default_factory=set)
-    _listed: dict[tuple[str, tuple[int, ...]], pa.Array] = field(default_factory=dict)
+    _read: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+    _listed: list[pa.Array] = field(default_factory=list)
+    _chosen: list[pa.Array] = field(default_factory=list)
+    """Of lists before: what was asked for."""
 
     def among(self, paths: Iterable[str]) -> set[str]:
         """Those of some paths that are live."""
         asked = set(paths)
         found = asked & self._paths
-        listed = pa.chunked_array(self._listed.values(), pa.string())
+        listed = self._all_listed()
         is_asked = pc.is_in(listed, value_set=pa.array(asked - found, pa.string()))
         return found.union(listed.filter(is_asked).to_pylist())
 
     def lacks(self, paths: pa.ChunkedArray, others: Collection[str] = ()) -> pa.ChunkedArray:
         """Which of some paths are neither live nor among others, as booleans."""
         known = pa.array({*self._paths, *others}, pa.string())
-        value_set = pa.chunked_array([*self._listed.values(), known], pa.string())
+        value_set = pa.chunked_array([*self._all_listed().chunks, known], pa.string())
         return pc.invert(pc.is_in(paths, value_set=value_set))
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """Those that are live and not among some paths, ascending; none of other tables."""
-        listed = pa.chunked_array(self._listed.values(), pa.string())
+        listed = self._all_listed()
         is_there = pc.is_in(listed, value_set=pa.array(there := set(paths), pa.string()))
         found = {*listed.filter(pc.invert(is_there)).to_pylist(), *(self._paths - there)}
         return sorted(path for path in found if path and not is_outside(path))
@@ -84,12 +84,19 @@ class LiveObjects:
         """The same of the live entries of manifests."""
         for reference in references:
             key = reference.hash, reference.dead
-            if key not in self._listed:
+            if key not in self._read:
+                self._read.add(key)
                 files = manifest_files(store, reference)
-                paths = files.paths(live_ordinals(reference))["path"].combine_chunks()
-                if self.asked is not None:
-                    paths = paths.filter(pc.is_in(paths, value_set=self.asked))
-                self._listed[key] = paths
+                self._listed += files.paths(live_ordinals(reference))["path"].chunks
+                if self.asked is not None and sum(map(len, self._listed)) >= len(self.asked):
+                    # The table of what is asked for is made anew each time, so not for a few.
+                    listed = pa.chunked_array(self._listed, pa.string())
+                    chosen = listed.filter(pc.is_in(listed, value_set=self.asked))
+                    self._chosen.append(chosen.combine_chunks())
+                    self._listed.clear()
+
+    def _all_listed(self) -> pa.ChunkedArray:
+        return pa.chunked_array([*self._chosen, *self._listed], pa.string())
 
     def add_references(self, store: AtomicStore, snapshot: Snapshot) -> None:
         """Manifests, those of the delta and of the changelog, schemas, and changelog files."""
@@ -109,15 +116,14 @@ def live_objects(
 ) -> LiveObjects:
     """Everything that must not be deleted.
 
-    asked: See `LiveObjects`; looked up in each manifest, so many are as good as None.
+    asked: See `LiveObjects`.
     now: Milliseconds since 1970 UTC, for tags that expire.
     earliest, earliest_changelog, branch: The earliest snapshot of this branch to keep, and the
         earliest changelog, where these are later than those that have not expired.
     Raises CorruptMetadata, OSError: Anything can't be read: then what is alive is not known.
     Raises UnsupportedFeature: The table needs a newer writer, which may know of other objects.
     """
-    few = asked is not None and len(asked) <= ASKED_MAX
-    live = LiveObjects(asked if few else None)
+    live = LiveObjects(asked)
     # These first: what is no longer there has become a tag or branch by now.
     for snapshot in pending_snapshots(store):
         # Where something is missing, its maker came too late, and died before giving up.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,8 +17,10 @@ from fermion_table.commit.commit import commit
 from fermion_table.commit.fast_forward import fast_forward
 from fermion_table.commit.request import CommitRequest
 from fermion_table.errors import CorruptMetadata, TableNotFound, VersionNotFound
+from fermion_table.expiry import orphans
 from fermion_table.expiry.expire import expire_snapshots, plan_expiry, plan_snapshot_files
 from fermion_table.expiry.orphans import plan_orphans, remove_orphan_files
+from fermion_table.expiry.reachable import LiveObjects, live_objects
 from fermion_table.metadata.history import earliest_id, latest, load_snapshot, walk
 from fermion_table.metadata.manifest import DeletionVector
 from fermion_table.metadata.manifest_store import live_entries
@@ -339,14 +342,27 @@ class AgedStore(MemoryStore):
             yield StoredObject(item.path, item.size, time)
 
 
-def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None:
+@pytest.mark.parametrize("held", [orphans.HELD_MAX, 3])
+def test_orphans_go_and_everything_referred_to_stays(
+    store: MemoryStore, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the listing is longer than what is held of it at once."""
+    parts: list[int] = []
+
+    def find(*given: Any, asked: Any, **words: Any) -> LiveObjects:
+        parts.append(len(asked))
+        return live_objects(*given, asked=asked, **words)
+
+    monkeypatch.setattr(orphans, "HELD_MAX", held)
+    monkeypatch.setattr(orphans, "BATCH", min(held, orphans.BATCH))
+    monkeypatch.setattr(orphans, "live_objects", find)
     create_tag(store, "v1", load_snapshot(store, 2))
     create_branch(store, "dev", load_snapshot(store, 3))
     append(store, "x", branch="dev")
     expire(store, retain_last=2)
     aged = AgedStore()
     aged.objects = store.objects
-    orphans = {
+    left = {
         f"data/k=1/{OLD}.fermion",
         f"manifest/{OLD}.json",
         f"schema/9-{OLD}.json",
@@ -354,14 +370,15 @@ def test_orphans_go_and_everything_referred_to_stays(store: MemoryStore) -> None
         f"snapshot/.00000000000000000009.json.{OLD}.tmp",
         f"branch/dev/snapshot/.x.{OLD}.tmp",
     }
-    for path in (*orphans, data_path(YOUNG), "elsewhere/file", "snapshot/notes.txt"):
+    for path in (*left, data_path(YOUNG), "elsewhere/file", "snapshot/notes.txt"):
         aged.write(path, b"..")
     aged.young = frozenset({data_path(YOUNG)})
     before = set(aged.objects)
     planned = remove_orphan_files(aged, now=10_000, dry_run=True, older_than_ms=5000)
     assert set(aged.objects) == before
     result = remove_orphan_files(aged, now=10_000, older_than_ms=5000)
-    assert set(result.paths) == set(planned.paths) == orphans == before - set(aged.objects)
+    assert set(result.paths) == set(planned.paths) == left == before - set(aged.objects)
+    assert (max(parts) <= 2 * held, len(parts) > 2) == (True, held == 3)
     assert (result.files, result.objects, result.bytes) == (2, 4, 12)
     assert verify(aged).ok
 
