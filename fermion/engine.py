@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.types import know_variant as know_variant
     from fermion.columns.types import strip_wrappers as strip_wrappers
     from fermion.columns.types import with_wide_floats as with_wide_floats
-    from fermion.columns.value_text import value_text as value_text
     from fermion.columns.variants import VariantType as VariantType
     from fermion.columns.variants import paths_to_shred as paths_to_shred
     from fermion.html.page import WebPage as WebPage
@@ -76,6 +75,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.predicate.variant_value import check_variant as check_variant
     from fermion.predicate.variant_value import parse_value as parse_value
     from fermion.reading.training_blocks import FileBlocks as FileBlocks
+    from fermion.reading.value_text import value_text as value_text
     from fermion.sql.engine import isolated_database as isolated_database
     from fermion.sql.engine import load_duckdb as load_duckdb
     from fermion.sql.expressions import SqlExpressions as SqlExpressions
@@ -145,7 +145,6 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "with_wide_floats",
         ),
         "columns.variants": ("VariantType", "paths_to_shred"),
-        "columns.value_text": ("value_text",),
         "html.page": ("WebPage", "web_page"),
         "io.checksum": ("crc32c",),
         "io.read_ahead": ("iterate_ahead", "read_ahead"),
@@ -170,6 +169,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "predicate.polars_expression": ("filter_of_predicate",),
         "predicate.variant_value": ("PrunedVariant", "check_variant", "parse_value"),
         "reading.training_blocks": ("FileBlocks",),
+        "reading.value_text": ("value_text",),
         "sql.engine": ("isolated_database", "load_duckdb"),
         "sql.expressions": ("SqlExpressions", "alike", "folded"),
         "statistics.bloom": ("BloomFilters", "bloom_filter_of"),

@@ -10,9 +10,9 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from fermion.columns.value_text import json_value
 from fermion.display import counted, printable
 from fermion.progress import Report, bar
+from fermion.reading.value_text import json_value
 
 WIDTH = 120
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from fermion.cli.console import Console, rows_json
 from fermion.cli.protocol import add_storage_options, storage_options
-from fermion.columns.value_text import value_text
 from fermion.display import shortened
 from fermion.exports import LoadedWhenAskedFor
 from fermion.layout import BLOB_KEY
 from fermion.reading.file import FermionFile, open_file
 from fermion.reading.projection import ColumnName
+from fermion.reading.value_text import value_text
 
 if TYPE_CHECKING:
     from fermion.blobs import references

@@ -13,7 +13,6 @@ from fermion.cli.protocol import (
     add_storage_options,
     storage_options,
 )
-from fermion.columns.value_text import json_value
 from fermion.display import counted, shortened
 from fermion.exports import LoadedWhenAskedFor
 from fermion.metadata.map_keys import VariantPaths
@@ -24,6 +23,7 @@ from fermion.reading.inspection import (
     describe_statistics,
     stored_columns,
 )
+from fermion.reading.value_text import json_value
 
 if TYPE_CHECKING:
     from fermion.blobs import references

@@ -92,6 +92,11 @@ def check_column(values: Any, dtype: pa.DataType) -> None:
     elif found.kind in ("f", "i", "u", "b", "c"):
         if pat.is_binary(dtype) or pat.is_fixed_size_binary(dtype) or pat.is_large_binary(dtype):
             raise pa.ArrowInvalid(f"numbers of dtype {found} are no bytes")
+        if pat.is_boolean(dtype) and found.kind != "b":
+            known = values.dropna() if hasattr(values, "dropna") else np.ma.compressed(values)
+            other = np.setdiff1d(known, (0, 1))
+            if len(other):
+                raise pa.ArrowInvalid(f"{other[0]} is neither true (1) nor false (0)")
         if pat.is_floating(dtype) and dtype.bit_width < 64:
             _check_finite(values, dtype)
 

@@ -15,7 +15,6 @@ import pyarrow.types as pat
 
 from fermion.columns.maps import key_name
 from fermion.columns.types import Node, NodeKind, Order
-from fermion.columns.value_text import value_text
 from fermion.display import shortened
 from fermion.exports import dataclass
 from fermion.layout import ChunkFlag, DescType, ExtTag
@@ -32,6 +31,7 @@ from fermion.reading.column_metadata import (
 )
 from fermion.reading.index import FileIndex
 from fermion.reading.projection import ColumnName, Projected, keys_columns, project
+from fermion.reading.value_text import value_text
 from fermion.statistics.bounds import (
     ChunkBounds,
     distinct_count,

@@ -403,8 +403,8 @@ def _cast(
         if pat.is_decimal(type) and type.bit_width < 128:  # Arrow cuts off what does not fit
             exact = exact.cast(pa.decimal128(type.precision, type.scale))
         found = exact.cast(type)
-        if pat.is_floating(type) and pc.any(_is_beyond(exact, found)).as_py():
-            raise pa.ArrowInvalid("a number that the type has as infinity")
+        if pat.is_floating(type) and pc.any(_is_changed(exact, found)).as_py():
+            raise pa.ArrowInvalid("a number that the type has as another one, or as infinity")
         return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(part) == 1:
@@ -419,10 +419,12 @@ def _cast(
     )
 
 
-def _is_beyond(numbers: pa.Array, floats: pa.Array) -> pa.BooleanArray:
-    """Which finite numbers are infinite as narrower floats."""
-    is_finite = pc.is_finite(numbers.cast(pa.float64(), safe=False))
-    return pc.and_(is_finite, pc.is_inf(floats.cast(pa.float64())))
+def _is_changed(numbers: pa.Array, floats: pa.Array) -> pa.BooleanArray:
+    """Which finite numbers are infinite as floats, and which integers narrower floats round."""
+    plain, wide = numbers.cast(pa.float64(), safe=False), floats.cast(pa.float64())
+    if pat.is_integer(numbers.type):
+        return pc.not_equal(plain, wide)
+    return pc.and_(pc.is_finite(plain), pc.is_inf(wide))
 
 
 def is_cast_alike(stored: pa.DataType, type: pa.DataType) -> bool:
@@ -452,7 +454,7 @@ def _castable(part: pa.Array, type: pa.DataType) -> pa.BooleanArray | None:
     if pat.is_integer(part.type) and pat.is_temporal(type):
         return part.is_null()
     if pat.is_floating(type) and (pat.is_integer(part.type) or pat.is_floating(part.type)):
-        return pc.invert(_is_beyond(part, part.cast(type, safe=False))).fill_null(True)
+        return pc.invert(_is_changed(part, part.cast(type, safe=False))).fill_null(True)
     if pat.is_floating(part.type) and pat.is_integer(type):
         return pc.fill_null(pc.equal(pc.floor(part), part), True)
     return None

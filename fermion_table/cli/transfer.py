@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -237,6 +238,14 @@ def _has_variant(field: pa.Field) -> bool:
 def _write_csv(rows: pa.RecordBatchReader, path: Path) -> int:
     import pyarrow.csv as csv
 
+    for field in rows.schema:
+        try:
+            csv.write_csv(pa.schema([field]).empty_table(), io.BytesIO())
+        except pa.ArrowException as error:
+            raise InvalidArgumentError(
+                f"column {field.name!r} of type {field.type}: CSV has no such values; choose "
+                "others with --column, or export JSON lines or Parquet"
+            ) from error
     delimiter = "\t" if ".tsv" in path.name.lower() else ","
     count = 0
     with (

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fermion import variant
 from fermion.cli.console import counted, size_text
-from fermion.columns.value_text import json_value, value_text
+from fermion.reading.value_text import json_value, value_text
 
 
 def test_sizes_and_counts_read_well():
@@ -66,3 +67,18 @@ def test_values_of_every_type_can_be_printed(scalar, as_json, text):
 def test_text_that_is_no_utf8_can_be_printed():
     broken = pa.Array.from_buffers(pa.string(), 1, pa.array([b"a\xff"]).buffers())
     assert json_value(broken[0]) == "a\\xff"
+
+
+def test_variants_are_printed_as_json():
+    """Within structs, too. Bytes that are no Variant stay bytes."""
+    text = '{"a":0.1,"b":[true,null,"x"],"c":123456789012345678901.5}'
+    event = variant.from_json([text, "null"])
+    value = {"a": 0.1, "b": [True, None, "x"], "c": "123456789012345678901.5"}
+    assert json_value(event[0]) == value
+    assert json_value(event[1]) is None
+    assert value_text(event[0]) == "{a: 0.1, b: [true, null, x], c: 123456789012345678901.5}"
+    rows = pa.StructArray.from_arrays([event], fields=[pa.field("e", event.type)])
+    assert json_value(rows[0]) == {"e": value}
+    storage = pa.array([{"metadata": b"\x11", "value": b"\xff"}], event.type.storage_type)
+    broken = pa.ExtensionArray.from_storage(event.type, storage)
+    assert json_value(broken[0]) == {"metadata": "11", "value": "ff"}

@@ -182,6 +182,40 @@ def test_nanoseconds_of_a_list_without_a_type_are_refused():
     assert kept.schema.field("n").type == pa.timestamp("ns")
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([0.0, 0.5]),
+        np.array([1, -1], np.int8),
+        np.array([np.nan]),
+        pd.Series([1.0, None, 2.0]),
+        pd.Series([1, None, 7], dtype="Int64"),
+    ],
+)
+def test_numbers_of_numpy_other_than_0_and_1_are_no_booleans(values):
+    """Arrow takes all but 0 for true."""
+    schema = pa.schema([("n", pa.bool_())])
+    with pytest.raises(InvalidArgumentError, match=r"'n' of type bool: .* neither true"):
+        record_batch_reader({"n": values}, schema=schema)
+    if isinstance(values, pd.Series):
+        with pytest.raises(InvalidArgumentError, match="neither true"):
+            record_batch_reader(pd.DataFrame({"n": values}), schema=schema)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.ma.masked_array([1.0, 0.5, 0.0], mask=[False, True, False]),
+        pd.Series([1.0, None, 0.0]),
+        pd.Series([1, None, 0], dtype="Int64"),
+    ],
+)
+def test_0_and_1_of_numpy_are_booleans(values):
+    schema = pa.schema([("n", pa.bool_())])
+    found = record_batch_reader({"n": values}, schema=schema).read_all()["n"]
+    assert found.to_pylist() == [True, None, False]
+
+
 def test_hidden_values_of_masked_arrays_are_not_looked_at():
     values = np.ma.masked_array([1.0, 1e300], mask=[False, True])
     found = record_batch_reader({"n": values}, schema=pa.schema([("n", pa.float32())]))

@@ -476,6 +476,14 @@ def test_numbers_are_cast_to_no_infinity():
         variant.get(numbers, "$", pa.float16())
 
 
+def test_floats_of_16_bits_take_no_integer_that_they_round():
+    numbers = variant.from_json(["2048", "2049", "-2049", "2050", "null"])
+    found = variant.get(numbers, "$", pa.float16(), strict=False)
+    assert found.to_pylist() == [2048, None, None, 2050, None]
+    with pytest.raises(InvalidArgumentError, match=r"row 1: .* halffloat, found 2049"):
+        variant.get(numbers, "$", pa.float16())
+
+
 def test_filters_name_parts_as_columns_of_them_are_named(tmp_path):
     """Of files and tables; a column of this name comes first."""
     name = "variant_get(event, '$.a', 'bigint')"

@@ -121,10 +121,23 @@ def test_what_can_not_be_done_changes_nothing(run: Any, arguments: Any, message:
 def test_an_export_that_fails_halfway_leaves_no_file(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Table.create("t", pa.table({"l": [[1], [2]]}))  # lists, which CSV has no form for
+    events = variant.from_json(["1", '"none"'])
+    table = Table.create("t", pa.table({"id": [1, 2], "event": events}))
     assert table.scan().count() == 2
-    assert "list" in run("export", "t", "o.csv", fails=True)
+    query = "--column", "id", "--filter", "variant_get(event, '$', 'int') > 0"
+    assert "found none" in run("export", "t", "o.csv", *query, fails=True)
+    said = run("export", "t", "o.csv", fails=True)
+    assert re.search("'event' of type .*: CSV has no such values; choose .*--column", said)
     assert sorted(os.listdir()) == ["r.parquet", "t"]
+
+
+def test_json_lines_have_variants_as_json(run: Any) -> None:
+    texts = ['{"a":[1.5,"x"]}', None, '"2"']
+    Table.create("t", pa.table({"event": variant.from_json(texts)}))
+    run("export", "t", "o.jsonl")
+    with open("o.jsonl") as file:
+        assert [json.loads(line)["event"] for line in file] == [{"a": [1.5, "x"]}, None, "2"]
+    assert json.loads(run("scan", "t", "--json"))[0] == {"event": {"a": [1.5, "x"]}}
 
 
 def write(path: str, *ids: int) -> None:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import decimal
+import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.types as pat
 
-from fermion.columns.types import is_text
+from fermion.columns.types import VARIANT, is_text
+from fermion.errors import InvalidArgumentError
+from fermion.exports import LoadedWhenAskedFor
+
+if TYPE_CHECKING:
+    from fermion.variant import values as variant_values
+else:
+    variant_values = LoadedWhenAskedFor("fermion.variant.values")
 
 
 def json_value(scalar: pa.Scalar | None) -> Any:
     """An Arrow value as JSON has it.
 
     Binary becomes hexadecimal digits; decimals, dates, times and durations become text, floats that
-    are not finite too; a map becomes a list of pairs, a struct with a name twice a list of pairs.
+    are not finite too; a map becomes a list of pairs, a struct with a name twice a list of pairs. A
+    Variant becomes its JSON, in which decimals that are no doubles are text.
     """
     if scalar is None or not scalar.is_valid:
         return None
+    if isinstance(scalar, pa.ExtensionScalar) and scalar.type.extension_name == VARIANT:
+        return _variant_value(scalar)
     if isinstance(scalar, (pa.ExtensionScalar, pa.DictionaryScalar, pa.RunEndEncodedScalar)):
         return json_value(scalar.value)
     dtype = scalar.type
@@ -34,6 +46,21 @@ def json_value(scalar: pa.Scalar | None) -> Any:
     if dtype.num_fields:
         return [json_value(element) for element in scalar.values]
     return _json_leaf(scalar)
+
+
+def _variant_value(scalar: pa.ExtensionScalar) -> Any:
+    """The JSON of a Variant; bytes that are none stay bytes."""
+    storage = pa.array([scalar.value.as_py()], scalar.type.storage_type)
+    try:
+        texts = variant_values.to_json(pa.ExtensionArray.from_storage(scalar.type, storage))
+    except InvalidArgumentError:
+        return json_value(scalar.value)
+    return json.loads(texts[0].as_py(), parse_float=_json_number)
+
+
+def _json_number(text: str) -> float | str:
+    number = float(text)
+    return number if decimal.Decimal(repr(number)) == decimal.Decimal(text) else text
 
 
 def _json_leaf(scalar: pa.Scalar) -> Any:
