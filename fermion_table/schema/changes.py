@@ -13,8 +13,9 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 import pyarrow as pa
+import pyarrow.types as pat
 
-from fermion.engine import check_filled, check_kept, has_shreddable_keys, split_key_name
+from fermion.engine import check_filled, check_kept, has_shreddable_keys, key_name, split_key_name
 from fermion.errors import InvalidArgumentError, column_not_found
 from fermion_table.argument_checks import (
     check_bool,
@@ -135,13 +136,20 @@ def add_columns(
 
 
 def _check_no_key(schema: TableSchema, path: Path, action: str) -> None:
-    """Raises InvalidArgumentError: A new column would hide a key of a map."""
-    column, key = (split_key_name(path[0]) if len(path) == 1 else None) or (None, "")
-    field = None if column is None else schema.by_name.get(column)
+    """Raises InvalidArgumentError: A new column would hide a key of a map, or is meant as one."""
+    name = path[0]
+    if len(path) > 1 or "[" not in name:
+        return
+    column, key = split_key_name(name) or (name, None)
+    if column not in schema.by_name:  # such as "features"["age"]
+        column, key = name.partition("[")[0].strip(" '`\""), None
+    field = schema.by_name.get(column)
     if field is not None and has_shreddable_keys(field.type):
+        shown = key_name(column, 1 if pat.is_integer(field.type.key_type) else "name")
+        means = f"names keys as {shown}" if key is None else f"has the key {key!r}"
         raise InvalidArgumentError(
-            f"{action} {path[0]!r}: this is the key {key!r} of the map {column!r}; keys are no "
-            "columns of their own: give it values by `add_columns_with`, or take another name"
+            f"{action} {name!r}: the map {column!r} {means}, and keys are no columns of their own: "
+            "give them values by `add_columns_with`, or take another name"
         )
 
 

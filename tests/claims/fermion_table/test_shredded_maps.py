@@ -359,8 +359,16 @@ def test_a_key_is_no_column_that_can_be_added(tmp_path):
         lambda: table.append(ROWS.append_column(name, ROWS["id"]), schema_mode="merge"),
         lambda: table.rename_column("id", name),
     ):
-        with pytest.raises(InvalidArgumentError, match="the key 'new' of the map 'features'"):
+        with pytest.raises(InvalidArgumentError, match="the map 'features' has the key 'new'"):
             change()
+    for other in (
+        "'features'['new']",
+        '"features"["new"]',
+        " features [new]",
+        "features['a']['b']",
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"names keys as features\['name'\]"):
+            table.add_columns_with({other: "features['age'] + 1"})
     assert table.schema == before
     table.add_columns(pa.schema([("x['new']", pa.int64()), ("id[7]", pa.int64())]))
     table.add_columns_with({"more": "features['age'] + 1"})
