@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.predicate.arrow_expression import pyarrow_columns as pyarrow_columns
     from fermion.predicate.blocks import blocks_that_may_match as blocks_that_may_match
     from fermion.predicate.polars_expression import filter_of_predicate as filter_of_predicate
+    from fermion.predicate.sql import with_sizes as with_sizes
     from fermion.predicate.variant_value import PrunedVariant as PrunedVariant
     from fermion.predicate.variant_value import check_variant as check_variant
     from fermion.predicate.variant_value import parse_value as parse_value
@@ -167,6 +168,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
         "predicate.arrow_expression": ("pyarrow_columns",),
         "predicate.blocks": ("blocks_that_may_match",),
         "predicate.polars_expression": ("filter_of_predicate",),
+        "predicate.sql": ("with_sizes",),
         "predicate.variant_value": ("PrunedVariant", "check_variant", "parse_value"),
         "reading.training_blocks": ("FileBlocks",),
         "reading.value_text": ("value_text",),

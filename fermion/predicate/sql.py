@@ -563,3 +563,22 @@ def _typed(node: exp.Expr, text: str) -> Any:
     except (ValueError, ArithmeticError, pa.ArrowException) as error:
         raise InvalidArgumentError(f"filter {text!r}: {kind} {value!r}: {error}") from None
     _unsupported(node, text)
+
+
+def with_sizes(node: Expression, is_blob: Callable[[str], bool], where: str) -> Expression:
+    """A leaf of a filter that takes sizes of references for lengths of blobs; else the leaf.
+
+    where: What has the column, for the message.
+    Raises InvalidArgumentError: It compares blobs, which no filter reads.
+    """
+    text = node.text_of_sizes(is_blob) if isinstance(node, Computed) else None
+    if text is not None:
+        return from_sql(text)
+    if isinstance(node, (Comparison, IsIn, StartsWith, Computed)):
+        for path in node.columns():
+            if len(path) == 1 and is_blob(path[0]):
+                raise InvalidArgumentError(
+                    f"{where}: filter {node}: column {path[0]!r} holds blobs; expected IS NULL or "
+                    f"octet_length({path[0]}), which read none of them"
+                )
+    return node

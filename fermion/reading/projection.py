@@ -27,7 +27,6 @@ from fermion.metadata.map_keys import MapKeys, VariantPaths
 from fermion.pages.global_dictionary import DictionaryRecord, dictionary_record
 from fermion.predicate import (
     VALUE,
-    Computed,
     Expression,
     KeyCondition,
     VariantCondition,
@@ -39,7 +38,7 @@ from fermion.predicate import (
     transform,
     with_keys,
 )
-from fermion.predicate.expression import Comparison, IsIn, StartsWith
+from fermion.predicate.expression import IsIn
 from fermion.reading.index import FileIndex
 
 if TYPE_CHECKING:
@@ -478,17 +477,7 @@ def _with_sizes(index: FileIndex, node: Expression) -> Expression:
         found = index.names.find(name)
         return len(found) == 1 and BLOB_KEY in (index.field(found[0], name).metadata or ())
 
-    text = node.text_of_sizes(is_blob) if isinstance(node, Computed) else None
-    if text is not None:
-        return sql.from_sql(text)
-    if isinstance(node, (Comparison, IsIn, StartsWith, Computed)):
-        for path in node.columns():
-            if len(path) == 1 and is_blob(path[0]):
-                raise InvalidArgumentError(
-                    f"{index.where}: filter {node}: column {path[0]!r} holds blobs; expected IS "
-                    f"NULL or octet_length({path[0]}), which read none of them"
-                )
-    return node
+    return sql.with_sizes(node, is_blob, index.where)
 
 
 def _bound(index: FileIndex, expression: Expression) -> BoundFilter:

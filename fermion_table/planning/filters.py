@@ -19,7 +19,7 @@ import pyarrow as pa
 from fermion import arrow_compute as pc
 from fermion.arguments import INT64_MAX, INT64_MIN, integer, integers
 from fermion.display import FILTER_LENGTH, shortened
-from fermion.engine import EXACT_FLAGS, key_name
+from fermion.engine import EXACT_FLAGS, key_name, strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.exports import LoadedWhenAskedFor, dataclass
 from fermion.predicate import (
@@ -43,8 +43,9 @@ from fermion_table.schema.schema import Field, Path, TableSchema, field_to_arrow
 from fermion_table.schema.selection import BATCH_ID, queryable_fields
 
 if TYPE_CHECKING:
-    from fermion_table.schema import key_statistics
+    from fermion_table.schema import blob_columns, key_statistics
 else:  # few tables have any
+    blob_columns = LoadedWhenAskedFor("fermion_table.schema.blob_columns")
     key_statistics = LoadedWhenAskedFor("fermion_table.schema.key_statistics")
 
 
@@ -187,6 +188,9 @@ def push_down(
 
 def selected(expression: Expression, batch: pa.RecordBatch) -> np.ndarray:
     """Whether each row of a batch is selected: ``bool``, shape (num_rows,)."""
+    types = (batch.schema.field(path[0]).type for path in expression.columns())
+    if any(pa.types.is_struct(strip_wrappers(each)) for each in types):  # perhaps handles
+        expression = blob_columns.by_sizes(expression, batch.schema)
     mask = pc.fill_null(evaluate(expression, batch), False)
     return np.asarray(mask.to_numpy(zero_copy_only=False), bool)
 

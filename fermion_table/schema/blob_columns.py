@@ -16,8 +16,10 @@ from fermion.blobs import (
     is_blob,
     stored_field,
 )
+from fermion.engine import strip_wrappers
 from fermion.errors import InvalidArgumentError
 from fermion.options import BlobForm
+from fermion.predicate import Expression, bind, transform
 from fermion_table.schema.conversion import Conversion, convert_batch, plan_writing
 from fermion_table.schema.schema import TableSchema
 
@@ -117,3 +119,21 @@ def with_handles(conversions: Sequence[Conversion], batch: pa.RecordBatch) -> pa
         if each.source is not None and is_blob(each.field):
             arrays[each.source] = as_handles(arrays[each.source])
     return pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+
+
+def by_sizes(expression: Expression, schema: pa.Schema) -> Expression:
+    """A filter of rows, which takes sizes for lengths of blobs where these have handles.
+
+    schema: Of the rows.
+    Raises InvalidArgumentError: It compares blobs.
+    """
+    from fermion.engine import with_sizes  # few filters look at blobs
+
+    def is_blob(name: str) -> bool:
+        return bool(strip_wrappers(schema.field(name).type).equals(REFERENCE))
+
+    def leaf(node: Expression) -> Expression:
+        sized = with_sizes(node, is_blob, "rows with handles")
+        return node if sized is node else bind(sized, schema)
+
+    return transform(expression, leaf)

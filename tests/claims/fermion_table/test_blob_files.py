@@ -157,6 +157,27 @@ def test_rows_are_found_by_blobs_that_are_null_and_taken_with_handles(tmp_path: 
     assert found == model
 
 
+@pytest.mark.parametrize("engine", [None, "deduplicate", "partial_update"])
+def test_filters_by_lengths_of_handles_where_a_file_has_no_blobs(
+    tmp_path: Path, engine: str | None
+) -> None:
+    """Rows are filtered after their files are read: a file lacks the column, or runs are merged."""
+    kept = {} if engine is None else {"primary_key": "k", "properties": {"merge_engine": engine}}
+    table = Table.create(tmp_path / "t", SCHEMA, **kept)  # type: ignore[arg-type]
+    write = table.append if engine is None else table.upsert
+    write({"k": [1, 2, 3], "image": [b"a" * 9_000, None, b""]})
+    write({"k": [3, 4], "image": [b"bcd", b"e" * 5]})
+    write({"k": [5]})
+    for text in ("octet_length(image) > 3", "octet_length(image) <= k", "octet_length(image) = 5"):
+        expected = table.scan(filter=text).to_arrow()["k"].to_pylist()
+        for columns in (["k"], None):
+            rows = table.scan(columns=columns, filter=text, blobs="handles").to_arrow()
+            assert rows["k"].to_pylist() == expected != []
+    for text in ("image = x'00'", "hex(image) = '00'"):
+        with pytest.raises(InvalidArgumentError, match="'image' holds blobs; expected IS NULL or"):
+            table.scan(filter=text, blobs="handles").to_arrow()
+
+
 def test_a_range_of_a_blob_is_read_with_at_most_1_1_megabytes(tmp_path: Path) -> None:
     table = Table.create(tmp_path / "t", SCHEMA, durability="fast")
     data = value(1, 8_000_000)
