@@ -208,9 +208,10 @@ class _Test(NamedTuple):
             raise _Unknown
         out = np.zeros(self.slots, np.uint8)
         parts = column.parts(self.slots if self.executor is None else PART_SLOTS)
-        sizes = [stop - first for first, stop in parts]
+        lengths = column.plan.ranges[-len(column.plan.counts) :, 1]
+        sizes = [int(lengths[first:stop].sum()) for first, stop in parts]
         test = partial(_test, column, wanted, entries, out)
-        if not all(run_by_size(self.executor, test, sizes, self.slots, *zip(*parts, strict=True))):
+        if not all(run_by_size(self.executor, test, sizes, 0, *zip(*parts, strict=True))):
             raise _Unknown
         mask: np.ndarray = out.view(bool)
         return ~mask if inverted else mask

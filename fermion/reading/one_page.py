@@ -24,7 +24,7 @@ from fermion.io.source import FEW_RANGES
 from fermion.layout import ALL_NULL_LENGTH
 from fermion.pages.frame import HEADER_SIZE, page_checksums
 from fermion.reading.chunk_pages import FetchedPages
-from fermion.reading.strategy import THREADED_SLOTS_MIN, ReadRequest, ReadResult, ReadStrategy
+from fermion.reading.strategy import ReadRequest, ReadResult, ReadStrategy
 
 T = TypeVar("T")
 _KernelColumns = tuple[list[memoryview], np.ndarray, np.ndarray, np.ndarray]
@@ -36,6 +36,7 @@ COLUMNS_PER_CALL = 1024
 # Of columns with fewer bytes the threads would pass Python's lock to and fro for longer than they
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
+FEW_VALUES_MAX = 8 * 1024
 SMALL_ROWS_MAX = 1024
 """Columns of so few rows are handed to Arrow together; their memory is freed together."""
 PICKED_ROWS_MAX = 1 << 20
@@ -80,7 +81,7 @@ class OnePageRead(ReadStrategy):
         if request.rows is None or not request.is_plain:
             return request.is_plain
         columns = len([True for node in request.trees if node.form is not None])
-        is_small = columns >= COLUMNS_PER_TASK or request.total * columns <= THREADED_SLOTS_MIN
+        is_small = columns >= COLUMNS_PER_TASK or request.total * columns <= FEW_VALUES_MAX
         return 0 < request.total <= PICKED_ROWS_MAX and is_small
 
     def read(self, request: ReadRequest) -> ReadResult:

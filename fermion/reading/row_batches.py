@@ -65,6 +65,9 @@ STRIPES_MIN = 4
 """So many stripes are worth a thread each, however many threads there are."""
 STRIPE_ROWS_MIN = 16 * 1024
 """Smaller stripes are read before another thread has begun."""
+CHUNKS_MIN = 64
+"""Columns times stripes: fewer take longer on threads of their own, which start and wait for
+Python's lock."""
 
 Rows = tuple[int, int] | RowRanges
 """Rows by number: (start, stop), stop exclusive, or any set."""
@@ -126,7 +129,7 @@ class RowBatches:
 
             may_match = self._stripes.bounds.stripes_that_may_match(query.filter)
             left = [piece for piece in pieces if may_match[piece[0]]]
-            batches = self._side_by_side(choose, left)
+            batches = self._side_by_side(choose, left, len(columns))
             yield from (batch for batch in batches if batch is not None)
             return
         if self._index.is_local:
@@ -150,16 +153,19 @@ class RowBatches:
             total = 0 if rows is None else rows.total
             return Chosen(total, lambda reader: reader.batch(columns, stripe, rows))
 
-        for batch in self._side_by_side(choose, pieces):
+        for batch in self._side_by_side(choose, pieces, len(columns)):
             assert batch is not None
             yield batch
 
     def _side_by_side(
-        self, choose: Callable[[StripeReader, int, RowRanges | None], Chosen], pieces: _Pieces
+        self,
+        choose: Callable[[StripeReader, int, RowRanges | None], Chosen],
+        pieces: _Pieces,
+        columns: int,
     ) -> Iterator[pa.RecordBatch | None]:
         """What is chosen of each stripe; on threads where few rows of many stripes are."""
         executor = self._executor
-        if executor is None or not self._is_worth(executor.threads, pieces):
+        if executor is None or not self._is_worth(executor.threads, pieces, columns):
             for stripe, rows in pieces:
                 yield choose(self._stripes, stripe, rows).read(self._stripes)
             return
@@ -176,9 +182,9 @@ class RowBatches:
         for finish in _in_turn(executor, tasks):
             yield finish()
 
-    def _is_worth(self, threads: int, pieces: _Pieces) -> bool:
+    def _is_worth(self, threads: int, pieces: _Pieces, columns: int) -> bool:
         rows = [self._stripes.rows(stripe) for stripe, _ in pieces]
-        is_many = len(pieces) >= min(threads, STRIPES_MIN)
+        is_many = len(pieces) >= max(min(threads, STRIPES_MIN), CHUNKS_MIN / max(columns, 1))
         return self._index.is_local and is_many and max(rows) >= STRIPE_ROWS_MIN
 
     def windows(self, query: Query, batch_rows: int) -> Iterator[pa.RecordBatch]:

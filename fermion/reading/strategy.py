@@ -26,9 +26,9 @@ from fermion.reading.projection import Projected
 
 T = TypeVar("T")
 
-# Fewer values out of fewer bytes are there before another thread has begun.
-THREADED_SLOTS_MIN = 8 * 1024
-THREADED_BYTES_MIN = 1024 * 1024
+# To start threads and take turns at Python's lock costs more than to decode less than that.
+THREADED_SLOTS_MIN = 512 * 1024
+THREADED_BYTES_MIN = 4 * 1024 * 1024
 
 
 @dataclass

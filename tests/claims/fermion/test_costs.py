@@ -214,11 +214,11 @@ def test_the_column_with_most_bytes_is_decoded_first(tmp_path, monkeypatch):
 def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch):
     """A batch by its id, of a page of thousands; the whole file is decoded by several."""
     random = np.random.default_rng(7)
-    table = pa.table({name: random.integers(0, 2**40, 50_000) for name in "abc"})
+    table = pa.table({name: random.integers(0, 2**40, 200_000) for name in "abc"})
     path = tmp_path / "batches.fmn"
     options = fermion.WriteOptions(durable=False)
     with fermion.Writer(path, table.schema, options=options) as writer:
-        for number, batch in enumerate(table.to_batches(max_chunksize=10)):
+        for number, batch in enumerate(table.to_batches(max_chunksize=40)):
             writer.append_batch(number, batch)
     threads = set()
     feed, pick_flat = ColumnTask.feed, one_page.kernels.pick_flat
@@ -234,10 +234,10 @@ def test_few_rows_are_decoded_without_waking_other_threads(tmp_path, monkeypatch
     monkeypatch.setattr(ColumnTask, "feed", recorded)
     monkeypatch.setattr(one_page.kernels, "pick_flat", decoded)
     with fermion.open(path, options=fermion.ReadOptions(threads=2)) as file:
-        assert file.read_batch(77).equals(table.slice(770, 10))
+        assert file.read_batch(77).equals(table.slice(3_080, 40))
         assert threads == {threading.main_thread()}
         threads.clear()
-        assert file.read(rows=(0, 49_999)).equals(table.slice(0, 49_999))
+        assert file.read(rows=(0, 199_999)).equals(table.slice(0, 199_999))
         assert threads.isdisjoint({threading.main_thread()})
 
 

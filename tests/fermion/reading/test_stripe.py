@@ -41,6 +41,11 @@ def stored(tmp_path_factory) -> str:
     return path
 
 
+@pytest.fixture(autouse=True)
+def few_columns_are_worth_it(monkeypatch):
+    monkeypatch.setattr(row_batches, "CHUNKS_MIN", 1)
+
+
 def opened(path: str, threads: int = 2, **options) -> fermion.FermionFile:
     return fermion.open(path, options=ReadOptions(threads=threads, **options))
 
@@ -183,9 +188,17 @@ def test_damage_of_one_stripe_is_told_as_with_one_thread(stored, tmp_path, way):
             assert_logically_equal(told[0], told[1])
 
 
-def test_small_stripes_start_no_threads(stored, monkeypatch):
+@pytest.mark.parametrize(
+    "least", [{"STRIPE_ROWS_MIN": STRIPE_ROWS + 1}, {"CHUNKS_MIN": 4 * STRIPES + 1}], ids=str
+)
+def test_small_reads_start_no_threads(least, stored, monkeypatch):
+    def started(threads: int) -> None:
+        raise AssertionError(f"{threads} threads were started")
+
     readers = counted_calls(monkeypatch, "choose")
-    monkeypatch.setattr(row_batches, "STRIPE_ROWS_MIN", STRIPE_ROWS + 1)
+    monkeypatch.setattr("fermion.forks.executor", started)
+    for name, value in least.items():
+        monkeypatch.setattr(row_batches, name, value)
     with opened(stored) as file:
         file.read(filter=FILTERS["few"])
     assert set(readers) == {"together"}
