@@ -53,7 +53,7 @@ def test_a_piece_says_what_it_did(output: str, counts: tuple[int, str]) -> None:
 def test_the_pieces_cover_every_seed_and_every_test_is_there(project: Path) -> None:
     """Each address of pytest is one that it finds."""
     every = soak.parts(None)
-    for name in ("simulation", "keyed_simulation"):
+    for name in ("simulation", "keyed_simulation", "transaction_simulation"):
         assert len(every[name].pieces) * soak.SEEDS_PER_PIECE == soak.SEEDS
     assert len(every["files"].pieces) * soak.DAMAGED_FILES_PER_PIECE == soak.DAMAGED_FILES
     addresses = {
