@@ -107,6 +107,9 @@ def paths_to_shred(chosen: Shred, where: str) -> frozenset[Path]:
     Raises InvalidArgumentError: One is no path.
     """
     named = chosen.keys if isinstance(chosen.keys, tuple) else ()
+    for path in map(str, named):
+        if path.startswith("$."):  # as in variant_get
+            raise InvalidArgumentError(f"{where}: {path!r} is no path: write {path[2:]}, without $")
     return frozenset(parse_path(str(path), where) for path in named)
 
 

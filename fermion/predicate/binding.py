@@ -17,7 +17,7 @@ import pyarrow.types as pat
 
 from fermion import arrow_compute as pc
 from fermion.columns.maps import split_key_name
-from fermion.columns.types import is_list, strip_wrappers
+from fermion.columns.types import VARIANT, is_list, strip_wrappers
 from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor
 from fermion.predicate.expression import (
@@ -353,11 +353,17 @@ def _dotted(text: str, fields: Iterable[pa.Field]) -> Iterator[Path]:
 
 def _walk(path: Path, schema: pa.Schema, where: str, known: Iterable[str]) -> pa.DataType:
     container: pa.Schema | pa.StructType = schema
+    dtype = pa.null()
     for depth, name in enumerate(path):
         ordinals = container.get_all_field_indices(name)
         shown = column_text(path[: depth + 1])
         if not ordinals:
             above = path[:depth]
+            if above and getattr(dtype, "extension_name", "") == VARIANT:
+                raise ColumnNotFoundError(
+                    f"{where}: no column {column_text(path)}: {column_text(above)} is a Variant; "
+                    f"write variant_get({column_text(above)}, '$.{name}', 'bigint'), or the like"
+                )
             inside = [".".join((*above, item.name)) for item in container] if above else known
             raise column_not_found(".".join(path[: depth + 1]), inside, where=where)
         if len(ordinals) > 1:

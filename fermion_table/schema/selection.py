@@ -16,13 +16,15 @@ from fermion.arguments import names_like
 from fermion.engine import (
     VariantValue,
     has_shreddable_keys,
+    is_variant,
     key_name,
     looked_up,
     parse_key,
     split_key_name,
 )
-from fermion.errors import InvalidArgumentError, column_not_found
+from fermion.errors import ColumnNotFoundError, InvalidArgumentError, column_not_found
 from fermion.exports import LoadedWhenAskedFor, NamedTuple
+from fermion.layout import BLOB_KEY
 from fermion_table.schema.schema import (
     KIND_COLUMN,
     Field,
@@ -221,9 +223,14 @@ def _pruned(field: Field, paths: Sequence[Path], where: str) -> Field:
     if () in paths:
         return field
     if field.kind != "struct":
-        raise column_not_found(
-            paths[0][0], field.child_names(), where=f"{where}: column {field.name!r}"
-        )
+        (name, *_), hint = paths[0], ""
+        if is_variant(field_to_arrow(field, field_ids=False)):
+            hint = f"; write variant_get({field.name}, '$.{name}', 'bigint'), or the like"
+        elif BLOB_KEY.decode() in field.stored_metadata:
+            hint = "; blobs='handles' gives the size of each value"
+        where = f"{where}: column {field.name!r}"
+        error = column_not_found(name, field.child_names(), where=where)
+        raise ColumnNotFoundError(f"{error}{hint}")
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])

@@ -24,6 +24,7 @@ from fermion.columns.variants import (
     VariantType,
     parse_path,
     path_text,
+    paths_to_shred,
     values_of,
 )
 from fermion.columns.variants import with_offsets as with_offsets_of
@@ -107,6 +108,9 @@ def test_paths_are_text_in_one_form():
             parse_path(wrong, "")
     with pytest.raises(InvalidArgumentError, match="65 names"):
         parse_path(".".join("a" * 65), "")
+    assert paths_to_shred(Shred(["'$'.a"]), "") == {("$", "a")}
+    with pytest.raises(InvalidArgumentError, match=r"'\$.user.id' is no path: write user.id"):
+        paths_to_shred(Shred(["$.user.id"]), "")
 
 
 def test_frequent_paths_of_one_type_get_columns():

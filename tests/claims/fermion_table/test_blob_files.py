@@ -151,6 +151,8 @@ def test_rows_are_found_by_blobs_that_are_null_and_taken_with_handles(tmp_path: 
     assert nulls["k"].to_pylist() == [k for k, each in model.items() if each is None]
     taken = pickle.loads(pickle.dumps(handles)).take([4, 0, 4]).to_pylist()
     assert [row["image"].read() for row in taken] == [model[4], model[0], model[4]]
+    with pytest.raises(ColumnNotFoundError, match="no column 'size'; blobs='handles' gives the si"):
+        table.scan(columns=["image.size"])
     batches = handles.training(batch_rows=6, rank=0, world_size=1).epoch(0)
     rows = [row for batch in batches for row in batch.to_arrow().to_pylist()]
     found = {row["k"]: None if row["image"] is None else row["image"].read() for row in rows}

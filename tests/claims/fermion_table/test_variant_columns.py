@@ -12,7 +12,7 @@ import pytest
 import fermion
 from fermion import col, variant
 from fermion.columns.variants import STORAGE, VariantType
-from fermion.errors import FermionError, InvalidArgumentError
+from fermion.errors import ColumnNotFoundError, FermionError, InvalidArgumentError
 from fermion_table import Table
 
 
@@ -85,6 +85,13 @@ def test_indexes_comparisons_and_other_types_refuse_it(event, tmp_path):
         table.indexes.create("event")
     with pytest.raises(InvalidArgumentError, match=r"event is .*has no order"):
         table.count(filter="event = 'x'")
+    for use in (
+        lambda: table.count(filter=col("event")["user"] == 7),
+        lambda: table.count("event.user > 7"),
+        lambda: table.scan(columns=["event.user"]),
+    ):
+        with pytest.raises(ColumnNotFoundError, match=r"write variant_get\(event, '\$.user'"):
+            use()
     with pytest.raises(InvalidArgumentError, match="'event' can't change"):
         table.alter_column("event", type=pa.string())
 
