@@ -16,7 +16,7 @@ from fermion.errors import InvalidArgumentError
 from fermion_table.argument_checks import described
 from fermion_table.merging.primary_key import PrimaryKey
 from fermion_table.schema.transforms import plain
-from fermion_table.schema.widening import can_cast_checked
+from fermion_table.schema.widening import can_cast_checked, cast_checked
 
 KEY_ROLE = "the primary key"
 _NULL = type(None)
@@ -143,7 +143,7 @@ def _fitting(column: Any, dtype: pa.DataType, where: str) -> pa.Array:
     if len(array) > array.null_count and not can_cast_checked(array.type, dtype):
         raise InvalidArgumentError(f"{where} is {dtype}, found values of {array.type}")
     try:
-        return plain(array).cast(dtype) if len(array) else pa.array([], dtype)
+        return cast_checked(plain(array), dtype) if len(array) else pa.array([], dtype)
     except pa.ArrowException as error:
         raise InvalidArgumentError(
             f"{where} is {dtype}: a value of {array.type} does not fit: {error}"

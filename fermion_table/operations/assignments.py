@@ -34,6 +34,7 @@ from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.conversion import convert_batch, plan_writing
 from fermion_table.schema.repeated import nulls, repeat
 from fermion_table.schema.schema import Field, Path, TableSchema
+from fermion_table.schema.widening import cast_checked
 
 if TYPE_CHECKING:
     from fermion_table.schema import blob_columns
@@ -294,7 +295,7 @@ def _cast(array: pa.Array, dtype: pa.DataType, shown: str) -> pa.Array:
     if array.type == dtype or all(is_variant(pa.field("", each)) for each in (array.type, dtype)):
         return array
     try:
-        return array.cast(dtype)
+        return cast_checked(array, dtype)
     except pa.ArrowException as error:
         raise InvalidArgumentError(
             f"{shown}: expected type {dtype}, found {array.type}: {error}"

@@ -17,6 +17,7 @@ from fermion_table.operations.sql_expressions import SqlExpression
 from fermion_table.schema.from_arrow import schema_from_arrow
 from fermion_table.schema.repeated import nulls
 from fermion_table.schema.schema import Path
+from fermion_table.schema.widening import cast_checked
 
 
 class ColumnExpressions:
@@ -72,7 +73,7 @@ class ColumnExpressions:
         for name, array in found.items():
             expected = self._columns.field(name).type
             try:
-                array.cast(expected)
+                cast_checked(array, expected)
             except pa.ArrowException as error:
                 raise InvalidArgumentError(
                     f"{self._where}: function: column {name!r}: expected type {expected}, found "
@@ -88,7 +89,7 @@ class ColumnExpressions:
             fields = schema_from_arrow(self._columns).by_name
             for name, value in self._others.items():
                 found[name] = evaluated(value, batch, fields[name], where=self._where)
-        arrays = [found[each.name].cast(each.type) for each in self._columns]
+        arrays = [cast_checked(found[each.name], each.type) for each in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
 
 

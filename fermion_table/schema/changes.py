@@ -41,7 +41,7 @@ from fermion_table.schema.repeated import scalar_bytes
 from fermion_table.schema.schema import KEY, Field, Path, TableSchema
 from fermion_table.schema.sorting import RowOrder
 from fermion_table.schema.transforms import PartitionTransform, keeps_values
-from fermion_table.schema.widening import keeps_json
+from fermion_table.schema.widening import cast_checked, keeps_json
 
 Change = Callable[[TableSchema], TableSchema]
 HasNulls = Callable[[TableSchema, Path], bool]
@@ -456,7 +456,7 @@ def _scalar(value: Any, dtype: pa.DataType, path: Path) -> pa.Scalar:
         raise InvalidArgumentError(f"column {dotted(path)!r}: {dtype} can't have a default")
     try:
         if isinstance(value, pa.Scalar):
-            return value if value.type == dtype else value.cast(dtype)
+            return value if value.type == dtype else cast_checked(value, dtype)
         check_kept([value], dtype)
         if isinstance(dtype, pa.BaseExtensionType):
             return pa.array([value], dtype.storage_type).cast(dtype)[0]

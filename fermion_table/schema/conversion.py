@@ -23,7 +23,7 @@ from fermion.exports import dataclass
 from fermion_table.errors import SchemaMismatch
 from fermion_table.schema.repeated import nulls, repeat, scalar_bytes
 from fermion_table.schema.schema import ELEMENT, KEY, VALUE, Field, TableSchema, field_to_arrow
-from fermion_table.schema.widening import can_cast_checked, is_list_view
+from fermion_table.schema.widening import can_cast_checked, cast_checked, is_list_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,8 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
         storage = dtype.storage_type if isinstance(dtype, pa.BaseExtensionType) else dtype
         if pat.is_dictionary(array.type) and not pat.is_dictionary(storage):
             array = _decoded(array)
-        return array.cast(storage) if storage == dtype else array.cast(storage).cast(dtype)
+        stored = cast_checked(array, storage)
+        return stored if storage == dtype else stored.cast(dtype)
     except pa.ArrowException as error:
         raise SchemaMismatch(
             f"column {field.name!r}: a value of type {array.type} does not fit {dtype}: {error}"

@@ -22,6 +22,8 @@ dictionary              the same with a wider index and a value type that widens
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -158,6 +160,23 @@ def can_cast_checked(old: pa.DataType, new: pa.DataType) -> bool:
     if pat.is_timestamp(old) and pat.is_timestamp(new):
         return (old.tz is None) == (new.tz is None)
     return any(one(old) and other(new) for one, other in _CHECKED)
+
+
+def cast_checked(values: Any, dtype: pa.DataType) -> Any:
+    """What Arrow's safe cast is meant to give.
+
+    By itself it refuses integers whose type has larger ones than a decimal holds, and of decimals
+    of 128 and 256 bits it cuts off what 32 bits don't hold.
+
+    values: An array, a chunked array or a scalar.
+    Raises pyarrow.ArrowException: A value does not fit.
+    """
+    if pat.is_decimal(dtype):
+        if pat.is_integer(values.type):
+            values = values.cast(pa.decimal256(76, 0))
+        if pat.is_decimal(values.type) and values.type.bit_width > dtype.bit_width:
+            values = values.cast(pa.decimal256(dtype.precision, dtype.scale))
+    return values.cast(dtype)
 
 
 _CHECKED = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -132,12 +134,24 @@ def test_types_that_need_rounding_or_reading_are_a_mismatch(found, wanted):
         (pa.array([1], pa.timestamp("ns")), pa.timestamp("us")),
         (pa.array([b"\xff"]), pa.string()),
         (pa.array([10**6]), pa.decimal128(5, 0)),
+        (pa.array([2**63 - 1]), pa.decimal32(7, 2)),
+        (pa.array([Decimal(10**32)]), pa.decimal32(7, 2)),
+        (pa.array([Decimal(10**70)], pa.decimal256(76, 0)), pa.decimal32(7, 2)),
+        (pa.array([Decimal("0.005")]), pa.decimal32(7, 2)),
     ],
 )
 def test_a_value_that_does_not_fit_is_an_error_and_never_changed(values, wanted):
     schema = schema_from_arrow(pa.schema([("a", wanted)]))
     with pytest.raises(SchemaMismatch, match="column 'a'"):
         written(schema, pa.record_batch([values], names=["a"]))
+
+
+@pytest.mark.parametrize("wanted", [pa.decimal32(7, 2), pa.decimal128(20, 3), pa.decimal256(5, 2)])
+@pytest.mark.parametrize("found", [pa.int64(), pa.uint64(), pa.decimal128(38, 0)])
+def test_bug_numbers_that_a_decimal_holds_were_refused(wanted, found):
+    schema = schema_from_arrow(pa.schema([("a", wanted)]))
+    batch = written(schema, pa.record_batch([pa.array([5, None, 0], found)], names=["a"]))
+    assert batch.column(0).to_pylist() == [Decimal(5), None, Decimal(0)]
 
 
 def test_the_difference_names_every_field():

@@ -295,11 +295,12 @@ def test_days_rule_out_whole_manifests(table_path):
     for number in range(98):
         moment = datetime.datetime(2024, 1, 1) + datetime.timedelta(days=number)
         table.append({"ts": [moment], "v": [number]})
-    assert len(table.snapshot.manifests) == 2
+    manifests = len(table.snapshot.manifests)
+    assert manifests > 1
     scan = table.scan(filter="ts >= '2024-01-02 00:00:00' AND ts < '2024-01-03 00:00:00'")
     assert scan.to_arrow().column("v").to_pylist() == [1]
     assert scan.plan().steps[0].after == 1
-    assert "manifests: 1 of 2 manifests" in scan.explain()
+    assert f"manifests: 1 of {manifests} manifests" in scan.explain()
 
 
 def test_a_partitioned_column_widens_without_moving_rows(table_path):
