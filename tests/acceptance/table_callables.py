@@ -166,6 +166,7 @@ CALLED_FOR_EVERY_FILE = {
     "SplitReader.count",
     "SplitReader.count_file",
     "SplitReader.find",
+    "SplitReader.found",
     "SplitReader.gathered",
     "SplitReader.gathering",
     "SplitReader.plan",
