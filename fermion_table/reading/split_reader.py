@@ -314,7 +314,7 @@ class SplitReader:
             wanted = live if wanted is None else wanted & live
         return wanted
 
-    def found(self, split: Split) -> RowRanges | None:
+    def indexed_rows(self, split: Split) -> RowRanges | None:
         """The rows of a local file that its indexes name; None where they can't tell.
 
         Raises

@@ -729,7 +729,7 @@ def _read_all(
         if len(splits) > 1 and (gathering := reader.gathering(splits)) is not None:
             yield from gathering.gathered(splits)
             return
-    if threads > 1 and len(splits) > 1 and (rows := reader.found(splits[0])) is not None:
+    if threads > 1 and len(splits) > 1 and (rows := reader.indexed_rows(splits[0])) is not None:
         # The few rows that indexes name are there before threads have begun.
         yield from reader.read_file(splits[0].files[0], rows=rows, threads=1)
         splits, threads = splits[1:], 1
