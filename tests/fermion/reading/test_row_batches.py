@@ -368,6 +368,7 @@ def test_stripes_that_statistics_rule_out_start_no_threads(
         return submit(*arguments, **options)
 
     monkeypatch.setattr(ThreadPool, "submit", counting)
+    monkeypatch.setattr(row_batches, "CHUNKS_MIN", stripes)
     options = fermion.WriteOptions(stripe_rows=rows)
     path = tmp_path / "a.fermion"
     fermion.write_table(random_table(rows * stripes), path, options=options)
