@@ -26,7 +26,9 @@ from benchmarks.question import Action, Case, Question, Size, Target
 COMMITS = {"full": 30_000, "quick": 1_000, "tiny": 8}
 SLOW_COMMITS, SLOW = 3_000, (DUCKLAKE, DUCKLAKE_POSTGRES, LANCE_TABLE, DELTA)
 """Of layers whose commits take the longer the more there are."""
-ROWS, DATA = 10, (".fermion", ".parquet", ".lance")
+ROWS = 10
+DATA, METADATA = (".fermion", ".parquet", ".lance"), ("manifest", "_delta_log")
+"""Endings of data files, and directories in which files with such endings hold metadata."""
 AGGREGATES = {"id": ("min", "max", "sum", "count"), "value": ("min", "max", "sum", "mean", "count")}
 
 
@@ -70,7 +72,8 @@ def small(layer: Layer, size: Size) -> Action:
 
 
 def _without_data(sizes: Mapping[Path, int]) -> int:
-    return sum(size for path, size in sizes.items() if path.suffix not in DATA)
+    is_data = {path: path.suffix in DATA and path.parent.name not in METADATA for path in sizes}
+    return sum(size for path, size in sizes.items() if not is_data[path])
 
 
 QUESTION = Question(

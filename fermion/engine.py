@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # for type checkers and editors; a running program follows th
     from fermion.columns.types import is_variant as is_variant
     from fermion.columns.types import know_variant as know_variant
     from fermion.columns.types import strip_wrappers as strip_wrappers
+    from fermion.columns.types import with_leaf_types as with_leaf_types
     from fermion.columns.types import with_wide_floats as with_wide_floats
     from fermion.columns.variants import VariantType as VariantType
     from fermion.columns.variants import paths_to_shred as paths_to_shred
@@ -143,6 +144,7 @@ __all__, __getattr__, __dir__ = load_when_asked_for(
             "is_variant",
             "know_variant",
             "strip_wrappers",
+            "with_leaf_types",
             "with_wide_floats",
         ),
         "columns.variants": ("VariantType", "paths_to_shred"),

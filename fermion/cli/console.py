@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fermion.display import counted, printable
 from fermion.progress import Report, bar
-from fermion.reading.value_text import json_value
+from fermion.reading.value_text import json_values
 
 WIDTH = 120
 
@@ -99,7 +99,7 @@ def size_text(size: int) -> str:
 def rows_json(table: pa.Table) -> list[dict[str, Any]]:
     """A table's rows as JSON objects."""
     names = _unique_names(table.column_names)
-    columns = [[json_value(each) for each in column] for column in table.columns]
+    columns = [json_values(column) for column in table.columns]
     if not columns:
         return [{} for _ in range(table.num_rows)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

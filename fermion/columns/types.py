@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -572,13 +572,19 @@ def with_child_fields(dtype: pa.DataType, children: Sequence[pa.Field]) -> pa.Da
 
 def with_wide_floats(field: pa.Field) -> pa.Field:
     """A field with ``float32`` in place of ``float16``, wherever it lies: values are equal."""
+    return with_leaf_types(field, lambda leaf: pa.float32() if pat.is_float16(leaf) else leaf)
+
+
+def with_leaf_types(field: pa.Field, change: Callable[[pa.DataType], pa.DataType]) -> pa.Field:
+    """A field whose types without children are changed, wherever they lie; not in extensions."""
     dtype = field.type
-    if pat.is_float16(dtype):
-        return field.with_type(pa.float32())
-    if pat.is_dictionary(dtype) and pat.is_float16(dtype.value_type):
-        return field.with_type(pa.dictionary(dtype.index_type, pa.float32(), dtype.ordered))
-    if isinstance(dtype, pa.BaseExtensionType) or not dtype.num_fields:
+    if isinstance(dtype, pa.BaseExtensionType):
         return field
+    if pat.is_dictionary(dtype):
+        values = change(dtype.value_type)
+        return field.with_type(pa.dictionary(dtype.index_type, values, dtype.ordered))
+    if not dtype.num_fields:
+        return field.with_type(change(dtype))
     before = child_fields(dtype)
-    after = [with_wide_floats(child) for child in before]
+    after = [with_leaf_types(child, change) for child in before]
     return field if after == before else field.with_type(with_child_fields(dtype, after))

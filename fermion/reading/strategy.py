@@ -141,7 +141,7 @@ def run_by_size(
 
     sizes: Bytes that each item decodes; the longest is first, so that no thread is left alone with
         it.
-    slots: How many all of them give.
+    slots: How many all of them give; 0: their bytes alone decide.
     """
     if not is_worth_threads(slots, sum(sizes)):
         executor = None

@@ -20,6 +20,17 @@ else:
     variant_values = LoadedWhenAskedFor("fermion.variant.values")
 
 
+def json_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column, each as `json_value` gives it."""
+    if isinstance(column.type, pa.BaseExtensionType) and column.type.extension_name == VARIANT:
+        try:
+            texts = variant_values.to_json(column).to_pylist()
+        except InvalidArgumentError:  # one is none
+            return [json_value(each) for each in column]
+        return [None if text is None else _json_of(text) for text in texts]
+    return [json_value(each) for each in column]
+
+
 def json_value(scalar: pa.Scalar | None) -> Any:
     """An Arrow value as JSON has it.
 
@@ -55,7 +66,11 @@ def _variant_value(scalar: pa.ExtensionScalar) -> Any:
         texts = variant_values.to_json(pa.ExtensionArray.from_storage(scalar.type, storage))
     except InvalidArgumentError:
         return json_value(scalar.value)
-    return json.loads(texts[0].as_py(), parse_float=_json_number)
+    return _json_of(texts[0].as_py())
+
+
+def _json_of(text: str) -> Any:
+    return json.loads(text, parse_float=_json_number)
 
 
 def _json_number(text: str) -> float | str:

@@ -102,19 +102,23 @@ def remove_orphan_files(
         for name in (MAIN, *(left.name for left in list_branches(store))):
             pointers.check_marks(store, 0, name)
             pointers.follow_markers(store, name)
-    going: list[str] = []
-    size = retries = 0
-    # What may go by its name and age alone: of the others nothing is held in memory.
-    for old in _held(listing, limit):
-        # The listing first: whatever a commit publishes after it is live, or too young to be in it.
+    retries = 0
+
+    def not_live(old: pa.Table) -> pa.Table:
+        nonlocal retries
         in_use = [_in_use(chunk.to_pylist()) for chunk in old["path"].chunks]
         find = partial(live_objects, store, now=moment, asked=old["path"])
         live, tried = despite_expiry(store, find)
-        orphans = old.filter(live.lacks(old["path"], set().union(*in_use)))
-        going += orphans["path"].to_pylist()
-        size += pc.sum(orphans["size"]).as_py() or 0
         retries += tried
-        del old, find, live, orphans  # as large as the listing
+        return old.filter(live.lacks(old["path"], set().union(*in_use)))
+
+    # What may go by its name and age alone: of the others nothing is held in memory. The listing
+    # first: whatever a commit publishes after it is live, or too young to be in it.
+    found = [not_live(old) for old in _held(listing, limit)]
+    orphans = pa.concat_tables(found)
+    if len(found) > 1:  # rounds take long, and a slow commit may have published some meanwhile
+        orphans = not_live(orphans)
+    going = orphans["path"].to_pylist()
     uploads = _left_uploads(store, limit)
     if not dry_run:
         for path in going:
@@ -126,7 +130,7 @@ def remove_orphan_files(
     return MaintenanceResult(
         files=sum(is_data(path) for path in paths),
         objects=sum(not is_data(path) for path in paths),
-        bytes=size,
+        bytes=pc.sum(orphans["size"]).as_py() or 0,
         paths=tuple(paths),
         dry_run=dry_run,
         retries=retries,

@@ -729,10 +729,12 @@ def _read_all(
         if len(splits) > 1 and (gathering := reader.gathering(splits)) is not None:
             yield from gathering.gathered(splits)
             return
-    if threads > 1 and len(splits) > 1 and (rows := reader.indexed_rows(splits[0])) is not None:
-        # The few rows that indexes name are there before threads have begun.
+    # The few rows that indexes name are there before threads have begun.
+    while threads > 1 and len(splits) > 1:
+        if (rows := reader.indexed_rows(splits[0])) is None:
+            break
         yield from reader.read_file(splits[0].files[0], rows=rows, threads=1)
-        splits, threads = splits[1:], 1
+        splits = splits[1:]
     if threads == 1 or len(splits) < 2:
         for split in splits:
             yield from reader.read(split, threads=threads)

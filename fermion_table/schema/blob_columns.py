@@ -133,7 +133,7 @@ def by_sizes(expression: Expression, schema: pa.Schema) -> Expression:
         return bool(strip_wrappers(schema.field(name).type).equals(REFERENCE))
 
     def leaf(node: Expression) -> Expression:
-        sized = with_sizes(node, is_blob, "rows with handles")
+        sized = with_sizes(node, is_blob, "a scan with blobs='handles'")
         return node if sized is node else bind(sized, schema)
 
     return transform(expression, leaf)

@@ -146,10 +146,14 @@ def _check_no_key(schema: TableSchema, path: Path, action: str) -> None:
     field = schema.by_name.get(column)
     if field is not None and has_shreddable_keys(field.type):
         shown = key_name(column, 1 if pat.is_integer(field.type.key_type) else "name")
-        means = f"names keys as {shown}" if key is None else f"has the key {key!r}"
+        if key is None:
+            means, hint = f"names keys as {shown}", "take another name"
+        else:
+            means = f"has the key {key!r}"
+            hint = "give them values by `add_columns_with`, or take another name"
         raise InvalidArgumentError(
             f"{action} {name!r}: the map {column!r} {means}, and keys are no columns of their own: "
-            "give them values by `add_columns_with`, or take another name"
+            + hint
         )
 
 

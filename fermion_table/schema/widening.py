@@ -27,6 +27,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from fermion.engine import with_leaf_types
+
 
 def is_text(dtype: pa.DataType) -> bool:
     """Whether values are text: string, large string or string view."""
@@ -166,17 +168,20 @@ def cast_checked(values: Any, dtype: pa.DataType) -> Any:
     """What Arrow's safe cast is meant to give.
 
     By itself it refuses integers whose type has larger ones than a decimal holds, and of decimals
-    of 128 and 256 bits it cuts off what 32 bits don't hold.
+    of 128 and 256 bits it cuts off what 32 bits don't hold; what 64 bits don't hold it refuses.
 
     values: An array, a chunked array or a scalar.
     Raises pyarrow.ArrowException: A value does not fit.
     """
-    if pat.is_decimal(dtype):
-        if pat.is_integer(values.type):
-            values = values.cast(pa.decimal256(76, 0))
-        if pat.is_decimal(values.type) and values.type.bit_width > dtype.bit_width:
-            values = values.cast(pa.decimal256(dtype.precision, dtype.scale))
-    return values.cast(dtype)
+    if pat.is_decimal(dtype) and pat.is_integer(values.type):
+        values = values.cast(pa.decimal256(76, 0))
+    wide = with_leaf_types(pa.field("", dtype), _wide_decimal).type
+    return values.cast(dtype) if wide == dtype else values.cast(wide).cast(dtype)
+
+
+def _wide_decimal(dtype: pa.DataType) -> pa.DataType:
+    is_narrow = pat.is_decimal(dtype) and dtype.bit_width == 32
+    return pa.decimal64(dtype.precision, dtype.scale) if is_narrow else dtype
 
 
 _CHECKED = (

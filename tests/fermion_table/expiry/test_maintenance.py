@@ -383,6 +383,30 @@ def test_orphans_go_and_everything_referred_to_stays(
     assert verify(aged).ok
 
 
+def test_what_is_published_between_rounds_stays(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = AgedStore()
+    aged.objects = store.objects
+    left = [f"data/{number:032x}.fermion" for number in range(6)]
+    for path in left:
+        aged.write(path, b"..")
+    rounds: list[LiveObjects] = []
+
+    def find(*given: Any, **words: Any) -> LiveObjects:
+        rounds.append(live_objects(*given, **words))
+        if len(rounds) > 2:
+            rounds[-1]._paths.add(left[0])
+        return rounds[-1]
+
+    monkeypatch.setattr(orphans, "HELD_MAX", 3)
+    monkeypatch.setattr(orphans, "BATCH", 3)
+    monkeypatch.setattr(orphans, "live_objects", find)
+    result = remove_orphan_files(aged, now=10_000, older_than_ms=5000)
+    assert (sorted(result.paths), result.bytes) == (left[1:], 10)
+    assert left[0] in aged.objects
+
+
 def test_nothing_young_goes_by_default(store: MemoryStore) -> None:
     aged = AgedStore()
     aged.objects = store.objects

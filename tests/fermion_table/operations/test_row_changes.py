@@ -255,6 +255,21 @@ def test_values_that_arrow_would_cut_off_are_refused(table_path, dtype, value):
     assert table.snapshot.id == 1
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (pa.decimal32(7, 2), "CAST(1e32 AS DECIMAL(38, 0))"),
+        (pa.list_(pa.decimal32(7, 2)), "[CAST(1e32 AS DECIMAL(38, 0))]"),
+        (pa.struct([("x", pa.decimal32(7, 2))]), "{'x': CAST(1e32 AS DECIMAL(38, 0))}"),
+    ],
+    ids=["decimal", "list", "struct"],
+)
+def test_bug_decimals_that_a_column_does_not_hold_became_others(table_path, dtype, value):
+    table = Table.create(table_path, pa.table({"id": [1], "v": pa.nulls(1, dtype)}))
+    with pytest.raises(InvalidArgumentError, match="does not fit in precision 7"):
+        table.update("TRUE", {"v": value})
+
+
 def test_all_assignments_see_the_row_as_it_was(table_path):
     table = Table.create(table_path, pa.schema([("a", pa.int64()), ("b", pa.int64())]))
     table.append({"a": [1], "b": [2]})

@@ -246,6 +246,11 @@ def test_rows_that_indexes_name_are_read_without_threads(
         assert found["k"].to_pylist() == keys
     with pytest.raises(AssertionError, match="threads were started"):
         table.scan(filter="k = 1", threads=2).to_arrow()
+    table.set_properties({"index.rows_min": "1000"})
+    for _ in range(2):  # files without an index, behind those with one
+        table.append({"k": [3], "t": ["a"], "s": [None]})
+    with pytest.raises(AssertionError, match="threads were started"):
+        table.scan(filter="t = 'a'", threads=2).to_arrow()
 
 
 def test_expiry_and_orphan_removal_delete_index_files_that_nothing_names(tmp_path: Path) -> None:
