@@ -41,7 +41,7 @@ def repair_catalog(
     is_lost = work.repair_lists(dry_run=dry_run)
     wrong = names.forget_wrong(dry_run=dry_run)
     work.actions += [f"{path}: deleted, as it is the note of no table" for path in wrong]
-    found = walk(warehouse)
+    found = walk(warehouse, tells_remains=not is_lost)
     if is_lost:
         work.actions.append(
             f"{TABLES_PATH}: can't be read; the list is made anew from the directories"
@@ -63,8 +63,7 @@ def repair_catalog(
 
         work.before = list(work.actions), list(work.problems)
         names.change(None, decide, "repair")
-        for path in work.remains:
-            remove_empty_folders(warehouse.store(path))
+    work.remove_remains(dry_run=dry_run)
     if not (is_lost and dry_run):
         work.check_snapshots(snapshots)
     return RepairResult(actions=tuple(work.actions), problems=tuple(work.problems), dry_run=dry_run)
@@ -116,8 +115,6 @@ class _Repair:
         self.remains = [
             "/".join(parts) for parts in found.remains if (quoted(parts), "") not in rows
         ]
-        for path in self.remains:
-            self.actions.append(f"{path}: removed, as only empty directories of a table are left")
         self._find_twins(row for row in rows.values() if row is not None)
         return [key if row is None else row for key, row in changed.items()]
 
@@ -204,6 +201,18 @@ class _Repair:
     def _has_files(self, path: str) -> bool:
         """Whether anything is left of a table: then its directory can't be used again yet."""
         return any(True for _ in self.warehouse.store(path).list())
+
+    def remove_remains(self, *, dry_run: bool) -> None:
+        """Remove what is left of tables."""
+        for path in self.remains:
+            what = f"{path}: removed, as only empty directories of a table are left"
+            if not dry_run:
+                remove_empty_folders(self.warehouse.store(path))
+            above, _, name = path.rpartition("/")
+            if dry_run or name not in {each.name for each in self.warehouse.folders(above)}:
+                self.actions.append(what)
+            else:
+                self.problems.append(f"{path}: empty directories of a table can't be removed")
 
     def check_snapshots(self, snapshots: SnapshotList) -> None:
         """Report snapshots that are not finished, or have lost a tag."""

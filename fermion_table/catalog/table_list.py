@@ -159,8 +159,8 @@ class TableList:
         def decide(there: dict[Key, CatalogRow]) -> Iterable[CatalogRow]:
             rows = self._rowless(noted.values(), there)
             unread.clear()
-            unread.update(row.key for row in rows if row.is_table and row.table_uuid is None)
-            return [row for row in rows if row.key not in unread]
+            unread.update(row.key for row in rows if row.table_uuid is None)
+            return _with_namespaces([row for row in rows if row.key not in unread], there)
 
         if noted:
             keys = {key for name in noted.values() for key in keys_of(name)}
@@ -234,24 +234,23 @@ class TableList:
             return data
         keys = sorted({key for name in noted.values() for key in keys_of(name)})
         there = {row.key: row for row in rows_of(self._list.find(keys, scan))}
-        added = as_table(self._rowless(noted.values(), there)).select(list(columns))
+        rows = _with_namespaces(self._rowless(noted.values(), there), there)
+        added = as_table(rows).select(list(columns))
         return pa.concat_tables([data, added.cast(data.schema)])
 
     def _rowless(
         self, names: Iterable[TableName], there: Mapping[Key, CatalogRow]
     ) -> list[CatalogRow]:
-        """The rows that created tables are to get that have none, and their namespaces'."""
+        """The rows that created tables are to get that have none."""
         rows = {name: there.get(name.key) or _no_table(name.key) for name in names}
         asked = [name for name, row in rows.items() if not (row.is_table or row.directories)]
         with ThreadPoolExecutor(self._warehouse.tables_at_once) as pool:
             found = list(pool.map(self._noted, asked))
-        made = {
-            each.name: replace(each.row, dropped=rows[each.name].dropped)
+        return [
+            replace(each.row, dropped=rows[each.name].dropped)
             for each in found
             if each is not None and each.name is not None
-        }
-        spaces = (row for name in made for row in namespace_rows(name.namespace, there))
-        return list({row.key: row for row in (*made.values(), *spaces)}.values())
+        ]
 
     def _noted(self, name: TableName) -> FoundTable | None:
         """The table of a name that was created; one that can't be looked at counts as there."""
@@ -281,6 +280,14 @@ def namespace_rows(parts: tuple[str, ...], there: Mapping[Key, CatalogRow]) -> I
     for count in range(1, len(parts) + 1):
         if (quoted(parts[:count]), "") not in there:
             yield row_of_namespace(parts[:count])
+
+
+def _with_namespaces(
+    rows: Sequence[CatalogRow], there: Mapping[Key, CatalogRow]
+) -> list[CatalogRow]:
+    """Rows of tables, and those of their namespaces that are not there yet."""
+    spaces = [each for row in rows for each in namespace_rows(parts_of(row.namespace), there)]
+    return list({row.key: row for row in (*rows, *spaces)}.values())
 
 
 def as_table(rows: Iterable[CatalogRow]) -> pa.Table:

@@ -20,6 +20,7 @@ from fermion_table.catalog.names import (
 )
 from fermion_table.catalog.rows import CatalogRow, time_now
 from fermion_table.catalog.warehouse import Folder, Warehouse
+from fermion_table.expiry.drop import has_only_empty_folders
 from fermion_table.metadata.history import table_exists, try_load
 from fermion_table.storage.paths import is_own_folder
 from fermion_table.storage.store import AtomicStore
@@ -76,9 +77,10 @@ class Found:
     remains: list[tuple[str, ...]] = field(default_factory=list)
 
 
-def walk(warehouse: Warehouse) -> Found:
+def walk(warehouse: Warehouse, *, tells_remains: bool = False) -> Found:
     """Look for tables in all directories but those of tables.
 
+    tells_remains: Whether `Found` has remains; else they are namespaces.
     Raises OSError: A directory can't be listed.
     """
     found = Found()
@@ -88,7 +90,7 @@ def walk(warehouse: Warehouse) -> Found:
         while waiting:
             listed = list(pool.map(lambda parts: _candidates(warehouse, parts), waiting))
             for parts, some in zip(waiting, listed, strict=True):
-                if _are_remains(warehouse, parts, some):
+                if tells_remains and _are_remains(warehouse, parts, some):
                     found.namespaces.remove(parts)
                     found.remains.append(parts)
                     some.clear()
@@ -162,11 +164,9 @@ def _candidates(
 def _are_remains(
     warehouse: Warehouse, parts: tuple[str, ...], below: list[tuple[tuple[str, ...], Folder]]
 ) -> bool:
-    """Whether a directory holds only directories that tables make, and these hold no file."""
-    is_like = bool(parts and below) and all(
-        is_own_folder(folder.name) and not folder.is_link for _, folder in below
-    )
-    return is_like and not any(True for _ in warehouse.store("/".join(parts)).list())
+    """Whether a directory holds only directories that tables make, and these nothing else."""
+    is_like = bool(parts and below) and all(is_own_folder(folder.name) for _, folder in below)
+    return is_like and has_only_empty_folders(warehouse.store("/".join(parts)))
 
 
 def look(warehouse: Warehouse, parts: tuple[str, ...]) -> FoundTable | None:

@@ -253,6 +253,13 @@ def in_order_of_deletion(own: Iterable[StoredObject], kept: int) -> list[StoredO
     return sorted(own, key=rank)
 
 
+def has_only_empty_folders(store: AtomicStore) -> bool:
+    """Whether all that is in a directory is what `remove_empty_folders` removes."""
+    filesystem, root = _filesystem(store)
+    is_other = _has_folders(filesystem) and any(True for _ in _foreign(filesystem, root, ""))
+    return not is_other and not any(True for _ in store.list())
+
+
 def remove_empty_folders(store: AtomicStore) -> None:
     """Remove a directory and those that tables make in it, where they are empty."""
     filesystem, root = _filesystem(store)

@@ -206,6 +206,28 @@ def test_a_created_table_that_cannot_be_looked_at_is_listed_beside_the_others(
     assert again(begun).tables() == ["db.x", "first", "z"]
 
 
+def test_a_created_table_that_cannot_be_looked_at_gives_no_namespace_a_row(begun: Catalog) -> None:
+    """It is shown with its namespaces while it has a note, and rows are only of what was read."""
+    for name in ("bad.deep.x", "good.y"):
+        begun.create_table(name, SCHEMA)
+    snapshots = Path(begun.location, "bad", "deep", "x", "snapshot")
+    kept = snapshots.rename(Path(begun.location, "_kept"))
+    snapshots.symlink_to("/etc")
+    begun._names.enter()
+    keys = [("bad", ""), ("bad.deep", ""), ("bad.deep", "x"), ("good", ""), ("good", "y")]
+    assert list(begun._names.find(keys)) == keys[3:]
+    client = again(begun)
+    assert client.tables() == ["bad.deep.x", "first", "good.y"]
+    assert client.namespaces() == ["bad", "bad.deep", "good"]
+    before = list_commits(begun)
+    begun._names.enter()
+    assert list_commits(begun) == before
+    snapshots.unlink()
+    kept.rename(snapshots)
+    begun._names.enter()
+    assert set(begun._names.find(keys)) == set(keys)
+
+
 def test_a_rename_that_stops_halfway_leaves_no_namespace(
     begun: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

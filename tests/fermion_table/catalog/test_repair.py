@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 import fermion_table
 from fermion_table import Catalog, CorruptMetadata, Table, TableExists, TableNotFound
@@ -186,3 +188,67 @@ def test_a_late_request_that_brings_back_the_first_snapshot_of_a_purged_table_is
     assert not first.exists()
     assert client.repair().actions == ()
     assert ids(client.create_table("late", rows(2))) == [2]
+
+
+def test_directories_beside_those_of_a_table_are_namespaces_and_stay(filled: Catalog) -> None:
+    """Before, each repair said that it removes them, and they were no namespaces."""
+    root = Path(filled.location)
+    for path in ("x/data/foo", "w/data", "w/.hid", "ns/data/empty_ns", "v/data"):
+        (root / path).mkdir(parents=True)
+    (root / "v" / "data" / "link").symlink_to("nothing")
+    (root / "whole" / "data").mkdir(parents=True)
+    wanted = [
+        "ns",
+        "ns.data",
+        "ns.data.empty_ns",
+        "v",
+        "v.data",
+        "w",
+        "w.data",
+        "x",
+        "x.data",
+        "x.data.foo",
+    ]
+    for dry_run in (True, False):
+        done = again(filled).repair(dry_run=dry_run)
+        assert set(done.actions) == {f"namespace {name}: listed" for name in wanted} | {
+            "whole: removed, as only empty directories of a table are left"
+        }
+    assert not (root / "whole").exists()
+    assert all((root / name.replace(".", "/")).is_dir() for name in wanted)
+    assert (root / "w" / ".hid").is_dir()
+    assert again(filled).namespaces() == ["db", *wanted]
+    for _ in range(2):
+        assert again(filled).repair().actions == ()
+
+
+def test_empty_directories_that_cannot_be_removed_are_a_problem(
+    filled: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path(filled.location) / "left" / "data").mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFileSystem, "rmdir", Mock(side_effect=PermissionError))
+        for _ in range(2):
+            done = again(filled).repair()
+            assert done.actions == ()
+            assert done.problems == ("left: empty directories of a table can't be removed",)
+    assert again(filled).repair().actions == (
+        "left: removed, as only empty directories of a table are left",
+    )
+    assert not (Path(filled.location) / "left").exists()
+
+
+def test_a_list_that_is_made_anew_has_empty_namespaces_named_as_directories_of_tables(
+    filled: Catalog,
+) -> None:
+    filled.create_namespace("lake.data")
+    before = again(filled).namespaces()
+    root = Path(filled.location)
+    for path in (root / "_catalog" / "tables" / "snapshot").rglob("*.json"):
+        path.write_text("{")
+    shared_cache.clear()
+    done = again(filled).repair()
+    assert "_catalog/tables: can't be read" in done.actions[0]
+    assert not any("removed" in each for each in done.actions)
+    assert again(filled).namespaces() == before
+    assert (root / "lake" / "data").is_dir()
