@@ -730,11 +730,13 @@ def _read_all(
             yield from gathering.gathered(splits)
             return
     # The few rows that indexes name are there before threads have begun.
-    while threads > 1 and len(splits) > 1:
-        if (rows := reader.indexed_rows(splits[0])) is None:
+    named = 0
+    while threads > 1 and named < len(splits) - 1:
+        if (rows := reader.indexed_rows(splits[named])) is None:
             break
-        yield from reader.read_file(splits[0].files[0], rows=rows, threads=1)
-        splits = splits[1:]
+        yield from reader.read_file(splits[named].files[0], rows=rows, threads=1)
+        named += 1
+    splits = splits[named:]
     if threads == 1 or len(splits) < 2:
         for split in splits:
             yield from reader.read(split, threads=threads)
