@@ -761,9 +761,8 @@ def _count_rows(reader: SplitReader, splits: Sequence[Split], threads: int) -> i
 def _are_small(splits: Sequence[Split]) -> bool:
     """Whether threads are of no use, as files are local and small."""
     files = [file for split in splits for file in split.files]
-    if "://" in files[0].location:
-        return False
-    return sum(file.size for file in files) < SMALL_FILE_BYTES * len(files)
+    is_local = "://" not in files[0].location
+    return is_local and sum(file.size for file in files) < SMALL_FILE_BYTES * len(files)
 
 
 def _map_ordered(
