@@ -37,6 +37,7 @@ COLUMNS_PER_CALL = 1024
 # work without it.
 THREADED_COLUMN_BYTES_MIN = 32 * 1024
 FEW_VALUES_MAX = 8 * 1024
+"""Picked rows times columns: more are decoded column by column, which threads can share."""
 SMALL_ROWS_MAX = 1024
 """Columns of so few rows are handed to Arrow together; their memory is freed together."""
 PICKED_ROWS_MAX = 1 << 20

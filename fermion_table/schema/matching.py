@@ -1,11 +1,11 @@
-"""Values as joins compare them."""
+"""Values as merges, joins and partitions compare them."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from fermion import arrow_compute as pc
 from fermion.predicate import comparable
 
 

@@ -30,6 +30,7 @@ from fermion_table.schema.conversion import (
     plan_writing,
     required_places,
 )
+from fermion_table.schema.matching import matching
 from fermion_table.schema.schema import TableSchema
 from fermion_table.schema.transforms import TransformKind, plain, text_of, transformed
 
@@ -122,11 +123,8 @@ def _groups(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _codes(column: pa.Array) -> np.ndarray:
-    if pat.is_floating(column.type):  # -0.0 and 0.0 are one partition
-        nulls = column.is_null().to_numpy(zero_copy_only=False)
-        numbers = column.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
-        column = pa.array(numbers, mask=nulls)
-    encoded = plain(column).dictionary_encode(null_encoding="encode")
+    # -0.0 and 0.0 are one partition
+    encoded = plain(matching(column)).dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy().astype(np.int64)
 
 
